@@ -425,4 +425,8 @@ const (
 	CodeUnavailable Code = "unavailable" // the daemon, its store or its socket cannot be had now
 	CodeVersion     Code = "version"
 	CodeInternal    Code = "internal"
+	// CodeAnswers: the tool's ask_first fields are missing and no live job is
+	// joined, so nothing was created. The client asks the person and submits
+	// again with Answers; the message names the arguments to pass instead.
+	CodeAnswers Code = "answers_needed"
 )
