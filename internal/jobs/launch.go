@@ -1,0 +1,211 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// enqueue adds a queued job to the queue, behind the others.
+func (s *Supervisor) enqueue(id string) {
+	s.mu.Lock()
+	if l := s.live[id]; l != nil && l.job.state == Queued && !slices.Contains(s.queue, id) {
+		// Submissions commit in the order of their rows but may get here in
+		// another: keep the order of the rows.
+		at := len(s.queue)
+		for at > 0 && s.live[s.queue[at-1]] != nil && s.live[s.queue[at-1]].job.Seq > l.job.Seq {
+			at--
+		}
+		s.queue = slices.Insert(s.queue, at, id)
+	}
+	s.mu.Unlock()
+	s.look()
+}
+
+// dequeue takes a job from the queue. s.mu must be held.
+func (s *Supervisor) dequeue(id string) {
+	if i := slices.Index(s.queue, id); i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+	}
+}
+
+// launchNext starts as many queued jobs as there are places, first in first
+// out. A job whose concurrency group is busy lets later ones pass.
+func (s *Supervisor) launchNext() {
+	for {
+		id := s.takeNext()
+		if id == "" {
+			return
+		}
+		s.spawn(func() { s.launch(id) })
+	}
+}
+
+// takeNext takes the first job from the queue that may run, "" if none.
+func (s *Supervisor) takeNext() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running := 0
+	busy := map[string]bool{}
+	for _, l := range s.live {
+		if l.job.state == Queued && !l.taken {
+			continue
+		}
+		if l.job.state != Waiting {
+			running++
+		}
+		if g := l.job.Spec.Group; g != "" {
+			busy[l.job.Spec.Project+"\x00"+g] = true
+		}
+	}
+	if running >= s.max {
+		return ""
+	}
+	for _, id := range s.queue {
+		l := s.live[id]
+		if l == nil || (l.job.Spec.Group != "" && busy[l.job.Spec.Project+"\x00"+l.job.Spec.Group]) {
+			continue
+		}
+		s.dequeue(id)
+		// The place is taken before the intent is durable.
+		l.taken = true
+		return id
+	}
+	return ""
+}
+
+// launch starts one job: intent, effect, record.
+func (s *Supervisor) launch(id string) {
+	j, err := s.record(id, func(j *Job) error {
+		if j.state != Queued {
+			return ErrUnchanged
+		}
+		return j.Apply(EventLaunch, s.clock(), "")
+	})
+	s.mu.Lock()
+	if l := s.live[id]; l != nil {
+		l.taken = false
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.log.Error("recording a launch", "job", id, "err", err)
+		s.look()
+		return
+	}
+	if j.state != Starting {
+		s.look()
+		return
+	}
+	// Not s.life: a launch that has begun is brought to its end.
+	p, err := s.runner.Start(context.WithoutCancel(s.life), id)
+	if err != nil {
+		s.launchFailed(id, err)
+		return
+	}
+	s.attach(id, p)
+	j, err = s.record(id, func(j *Job) error {
+		if j.state != Starting && (j.state != Stopping || !j.Started.IsZero()) {
+			return ErrUnchanged
+		}
+		j.PID = p.PID()
+		return j.Apply(EventStarted, s.clock(), "")
+	})
+	if err != nil {
+		s.log.Error("recording a start", "job", id, "err", err)
+	}
+	if j.state == Stopping {
+		s.tellStop(id)
+	}
+	s.watch(id, p)
+}
+
+// launchFailed settles a job whose command never ran.
+func (s *Supervisor) launchFailed(id string, err error) {
+	reason := err.Error()
+	if e := (*Error)(nil); !errors.As(err, &e) {
+		s.log.Error("starting a shim", "job", id, "err", err)
+		reason = "jobd could not start it: " + reason
+	}
+	s.settle(id, Exit{NotStarted: reason, Code: -1, At: s.clock()})
+}
+
+// attach keeps a job's process in memory.
+func (s *Supervisor) attach(id string, p Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.live[id]; l != nil {
+		l.proc = p
+	}
+}
+
+// watch waits for the end of a job's process and settles the job.
+func (s *Supervisor) watch(id string, p Process) {
+	exit, err := p.Wait(s.life)
+	switch {
+	case err == nil:
+		s.settle(id, exit)
+	case s.life.Err() != nil:
+	case errors.Is(err, ErrNotFound):
+		s.lose(id, "its shim was killed and left no record of how the command ended")
+	default:
+		s.log.Error("waiting for a job's end", "job", id, "err", err)
+		s.lose(id, fmt.Sprintf("the record of how it ended cannot be read: %v", err))
+	}
+}
+
+// settle records how a job's command ended.
+func (s *Supervisor) settle(id string, exit Exit) {
+	size, err := s.runner.Output(s.life, id)
+	if err != nil {
+		s.log.Error("measuring a job's output", "job", id, "err", err)
+	}
+	var raised string
+	if j, err := s.store.Job(s.life, id); err == nil && j.ResultKind == ResultError {
+		if body, err := s.store.Result(s.life, id); err == nil {
+			raised = raisedMessage(body)
+		}
+	}
+	j, err := s.record(id, func(j *Job) error {
+		if j.state.Final() {
+			return ErrUnchanged
+		}
+		j.OutputBytes, j.OutputDropped = size.Total, size.Dropped
+		return j.settle(exit, raised, s.clock())
+	})
+	s.ended(j, err)
+}
+
+// lose records that a job's outcome cannot be known, once what is left of it
+// has been ended.
+func (s *Supervisor) lose(id, why string) {
+	if n, err := s.runner.Sweep(s.life, id); err != nil {
+		s.log.Error("ending what is left of a lost job", "job", id, "err", err)
+	} else if n > 0 {
+		s.log.Warn("ended what was left of a lost job", "job", id, "processes", n)
+	}
+	if s.life.Err() != nil {
+		return
+	}
+	size, _ := s.runner.Output(s.life, id)
+	j, err := s.record(id, func(j *Job) error {
+		if j.state.Final() {
+			return ErrUnchanged
+		}
+		j.OutputBytes, j.OutputDropped = size.Total, size.Dropped
+		j.Reason = "the outcome is not known: " + why
+		return j.Apply(EventLost, s.clock(), why)
+	})
+	s.ended(j, err)
+}
+
+// ended tells of a job that has become final.
+func (s *Supervisor) ended(j Job, err error) {
+	switch {
+	case err == nil && j.state.Final():
+		s.notify(Notice{Job: j})
+	case err != nil && s.life.Err() == nil:
+		s.log.Error("recording a job's end", "err", err)
+	}
+	s.look()
+}
