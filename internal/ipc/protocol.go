@@ -351,6 +351,7 @@ type Tool struct {
 	Annotations json.RawMessage `json:"annotations,omitempty"`
 	Task        string          `json:"task"`                // optional, required, never
 	AskFirst    json.RawMessage `json:"ask_first,omitempty"` // a form's schema
+	AnswerBy    string          `json:"answer_by,omitempty"` // "anyone": the model may answer its jobs
 }
 
 // PruneRequest removes final jobs.
