@@ -241,6 +241,9 @@ type CancelRequest struct {
 	// Headless: from a client that shows no forms; with unattended "wait" and a
 	// question open the job goes on, unfollowed.
 	Headless bool `json:"headless,omitempty"`
+	// Unanswered: the person cannot be asked; a job with an open question ends
+	// as unanswered.
+	Unanswered bool `json:"unanswered,omitempty"`
 }
 
 // DeliveredRequest says that the final result reached a reader.
@@ -269,6 +272,9 @@ type AwaitRequest struct {
 	WaitMS int64  `json:"wait_ms,omitempty"`
 	// Withdraw: the asker is leaving.
 	Withdraw bool `json:"withdraw,omitempty"`
+	// Received: the asker has the answer. It must be said of a secret's answer,
+	// which is given out but not recorded until then.
+	Received bool `json:"received,omitempty"`
 }
 
 // Answer is the state of a question, for its asker.
@@ -288,6 +294,9 @@ type AnswerRequest struct {
 	By       string          `json:"by"` // form, shell, tool
 	// Model: asked by a model on the person's behalf.
 	Model bool `json:"model,omitempty"`
+	// Secret: Content is a secret typed without echo, for the question whose
+	// asker's id is Question. It is handed to the asker and never stored.
+	Secret bool `json:"secret,omitempty"`
 }
 
 // AnswerReply says what became of an answer.

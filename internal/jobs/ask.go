@@ -87,10 +87,12 @@ type Outcome struct {
 	By      string
 }
 
-// Await returns the state of a question once it is closed, or as it is when ctx
-// ends. While it waits the asker counts as present. Content of a secret is
+// Await returns the state of a question once it is closed, or as it is after
+// wait. While it waits the asker counts as present. Content of a secret is
 // given out as often as it is asked for, until Received.
-func (s *Supervisor) Await(ctx context.Context, id, ask string) (Outcome, error) {
+func (s *Supervisor) Await(ctx context.Context, id, ask string, wait time.Duration) (Outcome, error) {
+	over := time.NewTimer(wait)
+	defer over.Stop()
 	s.present(id, ask, 1)
 	defer s.present(id, ask, -1)
 	for {
@@ -115,9 +117,12 @@ func (s *Supervisor) Await(ctx context.Context, id, ask string) (Outcome, error)
 		}
 		select {
 		case <-changed:
-		case <-ctx.Done():
+		case <-over.C:
 			release()
 			return Outcome{State: QuestionOpen}, nil
+		case <-ctx.Done():
+			release()
+			return Outcome{}, context.Cause(ctx)
 		case <-s.life.Done():
 			release()
 			return Outcome{}, &Error{Kind: ErrUnavailable, Message: "jobd is stopping; ask again"}

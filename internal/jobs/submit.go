@@ -16,9 +16,9 @@ import (
 type Submission struct {
 	// Spec is what to run; Submit sets its Digest.
 	Spec Spec
-	// Environ is the command's environment as NAME=VALUE. It is written to the
-	// bundle only.
-	Environ []string
+	// Environ returns the command's environment as NAME=VALUE, for a job that
+	// gets this id. It is written to the bundle only.
+	Environ func(id string) []string
 	// Identity is what makes two calls the same, the values of the env argument
 	// included. It is hashed with a key and not stored.
 	Identity []byte
@@ -56,7 +56,7 @@ func (s *Supervisor) Submit(ctx context.Context, sub Submission) (Job, Joined, e
 		keys.Join = s.digest([]byte(sub.Spec.Session + "\x00" + sub.Spec.Digest))
 	}
 	id := newID()
-	if err := s.runner.Prepare(ctx, id, sub.Spec, sub.Environ); err != nil {
+	if err := s.runner.Prepare(ctx, id, sub.Spec, sub.Environ(id)); err != nil {
 		return Job{}, "", fmt.Errorf("preparing the job's bundle: %w", err)
 	}
 	joined := JoinedNot
