@@ -1,0 +1,70 @@
+# "make" alone lists the targets.
+
+PREFIX ?= $(HOME)/.local
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GO ?= go
+# Further arguments of "go test" for test, race and e2e, e.g. TESTFLAGS='-v -run Cold'.
+TESTFLAGS ?=
+# How long each fuzz target runs, and what "make soak" does.
+FUZZTIME ?= 10s
+SEED ?= 1
+RUNS ?= 1
+
+LDFLAGS = -s -w -X main.version=$(VERSION)
+TOOLS = $(or $(JOBD_TOOLS),$(CURDIR)/.tools)
+GOLANGCI = $(TOOLS)/bin/golangci-lint
+CLAUDE ?= $(or $(wildcard $(TOOLS)/npm/node_modules/.bin/claude),$(shell command -v claude))
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race e2e conformance fuzz lint fmt tidy golden bench soak ci install install-plugin uninstall
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
+
+build: ## build mcp-stdio, jobd and jobd-shim into bin/
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/mcp-stdio ./cmd/jobd ./cmd/jobd-shim
+
+install: build ## install into PREFIX (~/.local) and register with Claude Code
+	PREFIX='$(PREFIX)' scripts/install.sh server
+
+install-plugin: build ## the same, but registered as a plugin
+	PREFIX='$(PREFIX)' scripts/install.sh plugin
+
+uninstall: ## take back what install did; PURGE=1 removes the jobs too
+	PREFIX='$(PREFIX)' PURGE='$(PURGE)' scripts/uninstall.sh
+
+test: ## run the tests that need nothing but Go
+	$(GO) test $(TESTFLAGS) ./...
+
+race: ## the same with the race detector
+	$(GO) test -race -timeout 15m $(TESTFLAGS) ./...
+
+e2e: ## test the real binaries, with the real Claude Code; needs tmux
+	CLAUDE='$(CLAUDE)' $(GO) test -tags e2e -count=1 -timeout 20m -parallel 3 $(TESTFLAGS) ./internal/e2e/...
+
+conformance: ## run the official MCP conformance suite and peer clients; needs npm packages
+	JOBD_TOOLS='$(TOOLS)' bash internal/mcptasks/conformance.sh
+
+fuzz: ## run every fuzz target for FUZZTIME
+	scripts/fuzz.sh '$(FUZZTIME)'
+
+lint: ## check formatting and run golangci-lint
+	$(GOLANGCI) run ./...
+
+fmt: ## format all Go files
+	gofmt -w cmd internal
+
+tidy: ## tidy go.mod and go.sum
+	$(GO) mod tidy
+
+golden: ## write generated docs and golden files anew
+	$(GO) test ./... -run 'Golden|Generated|States' -update
+
+bench: build ## measure, into docs/benchmarks.md
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+soak: ## kill things at random: SEED (1), RUNS (1)
+	SEED='$(SEED)' RUNS='$(RUNS)' $(GO) test -tags 'e2e soak' -count=1 -timeout 4h -v -run TestSoak ./internal/e2e/
+
+ci: ## what a submission must pass
+	bash .ci/run
