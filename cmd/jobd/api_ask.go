@@ -63,14 +63,14 @@ func (a *api) Answer(ctx context.Context, r ipc.AnswerRequest) (ipc.AnswerReply,
 		return ipc.AnswerReply{}, &ipc.Error{Code: ipc.CodeInvalid, Message: fmt.Sprintf("there is no action %q", r.Action), Hint: "use accept or decline"}
 	}
 	if r.Secret && !reply.Decline {
-		taken, err := a.sup.AnswerSecret(ctx, j.ID, r.Question, r.Content)
+		taken, fault, err := a.sup.AnswerSecret(ctx, j.ID, r.Question, r.Content)
 		if err != nil {
 			return ipc.AnswerReply{}, wireError(err)
 		}
-		if !taken {
-			return ipc.AnswerReply{Fault: "the question is closed already, or takes no secret"}, nil
+		if !taken && fault == "" {
+			fault = "the question is closed already, or takes no secret"
 		}
-		return ipc.AnswerReply{Taken: true}, nil
+		return ipc.AnswerReply{Taken: taken, Fault: fault}, nil
 	}
 	taken, fault, err := a.sup.Answer(ctx, j.ID, reply)
 	if err != nil {

@@ -267,3 +267,18 @@ func plain(err error) string {
 func invalid(format string, args ...any) error {
 	return &jobs.Error{Kind: jobs.ErrInvalid, Message: fmt.Sprintf(format, args...)}
 }
+
+// OnlyField returns the name, title and description of a secret's one field.
+func OnlyField(schema []byte) (name, title, description string) {
+	o, err := parse(schema)
+	if err != nil {
+		return "", "", ""
+	}
+	for n, raw := range o.Properties {
+		f, err := parseField(n, raw)
+		if err == nil {
+			return n, f.Title, f.Description
+		}
+	}
+	return "", "", ""
+}

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -215,29 +216,45 @@ func (s *Supervisor) Answer(ctx context.Context, id string, r Reply) (taken bool
 	return taken, fault, err
 }
 
-// AnswerSecret hands a secret to the waiting asker. The value stays in memory.
-// It returns false if the question is not open.
-func (s *Supervisor) AnswerSecret(ctx context.Context, id, ask string, content json.RawMessage) (bool, error) {
+// OpenSecret returns an open question for a secret that has no value yet. Its
+// error is of kind [ErrNotFound] otherwise.
+func (s *Supervisor) OpenSecret(ctx context.Context, id, ask string) (Job, Question, error) {
 	j, err := s.store.Job(ctx, id)
 	if err != nil {
-		return false, err
+		return Job{}, Question{}, err
 	}
 	q := j.question(ask)
-	if q == nil || !q.Secret || q.State != QuestionOpen {
-		return false, nil
+	if q == nil || !q.Secret || q.State != QuestionOpen || s.secret(id, ask) != nil {
+		return Job{}, Question{}, &Error{Kind: ErrNotFound, Message: "there is no such open question for a secret"}
+	}
+	return j, *q, nil
+}
+
+// AnswerSecret hands a secret to the waiting asker. The value stays in memory.
+// taken is false if the question is not open; fault says what is wrong with a
+// value that may be given again.
+func (s *Supervisor) AnswerSecret(ctx context.Context, id, ask string, content json.RawMessage) (taken bool, fault string, err error) {
+	_, q, err := s.OpenSecret(ctx, id, ask)
+	if errors.Is(err, ErrNotFound) {
+		return false, "", nil
+	}
+	if err != nil {
+		return false, "", err
+	}
+	if err := s.forms.Validate(q.Schema, content); err != nil {
+		return false, err.Error(), nil
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.live[id] == nil || s.secrets[id+"/"+ask] != nil {
-		s.mu.Unlock()
-		return false, nil
+		return false, "", nil
 	}
 	s.secrets[id+"/"+ask] = content
 	if w := s.waiters[id]; w != nil {
 		close(w.changed)
 		delete(s.waiters, id)
 	}
-	s.mu.Unlock()
-	return true, nil
+	return true, "", nil
 }
 
 func (s *Supervisor) secret(id, ask string) json.RawMessage {
