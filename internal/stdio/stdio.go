@@ -2,10 +2,11 @@ package stdio
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,6 +17,9 @@ const (
 	DefaultMaxFrame = 16 << 20
 	DefaultGrace    = 900 * time.Millisecond
 )
+
+// leave is how long Serve waits for handlers whose contexts were cancelled.
+const leave = 50 * time.Millisecond
 
 // Options configure a [Transport]. The zero value is good.
 type Options struct {
@@ -40,6 +44,9 @@ type Transport struct {
 	in   io.Reader
 	out  io.Writer
 	opts Options
+
+	mu   sync.Mutex
+	conn *conn
 }
 
 // New returns a transport that reads lines from in and writes lines to out. It
@@ -49,8 +56,24 @@ func New(in io.Reader, out io.Writer, opts Options) *Transport {
 	return &Transport{in: in, out: out, opts: opts}
 }
 
-// Connect implements [mcp.Transport].
-func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) { return nil, nil }
+// Connect implements [mcp.Transport]. A second call fails.
+func (t *Transport) Connect(context.Context) (mcp.Connection, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn != nil {
+		return nil, errors.New("connecting: a stdio transport serves one connection only")
+	}
+	t.conn = newConn(t)
+	go t.conn.pump() // ends with the input, or with Close where the input can be closed
+	return t.conn, nil
+}
+
+// connection returns the connection, nil before Connect.
+func (t *Transport) connection() *conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conn
+}
 
 // Serve connects the server to outer, which wraps this transport (nil = the
 // transport itself), and returns when the connection is over:
@@ -59,27 +82,106 @@ func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) { retur
 //   - ctx's error, at most 50 ms after ctx ends: every request's context was
 //     cancelled. Handlers that ignore that are left behind, for the process is
 //     expected to exit;
-//   - an error if the output failed (EPIPE: the client closed it).
+//   - an error if the output failed (EPIPE: the client closed it) or the input
+//     could not be read.
 func (t *Transport) Serve(ctx context.Context, server *mcp.Server, outer mcp.Transport) error {
-	return nil
+	if outer == nil {
+		outer = t
+	}
+	session, err := server.Connect(context.WithoutCancel(ctx), outer, nil)
+	if err != nil {
+		return err
+	}
+	c := t.connection()
+	if c == nil {
+		_ = session.Close()
+		return errors.New("serving: the outer transport did not connect this one")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- session.Wait() }()
+
+	select {
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-c.failed:
+		err = c.writeErr
+	case <-c.over:
+		err = c.readErr
+	case err = <-ended:
+		// Another's Close, or one of the above at the same moment.
+		ended <- nil
+	}
+	// The SDK cancels what is still open when it reads the end.
+	_ = c.Close()
+	late := time.NewTimer(leave)
+	defer late.Stop()
+	select {
+	case <-ended:
+		select {
+		case <-c.pumped:
+		case <-late.C:
+		}
+	case <-late.C:
+	}
+	select {
+	case <-c.failed:
+		if ctx.Err() == nil {
+			err = c.writeErr
+		}
+	default:
+	}
+	return err
 }
 
 // Waits marks a request as one that waits, by the header that the SDK delivers
 // it with ([mcp.RequestExtra]): at the end of input it is dropped. It does
 // nothing for a request that is over, or for a header of another transport.
-func (t *Transport) Waits(h http.Header) {}
+func (t *Transport) Waits(h http.Header) {
+	c, refs := t.connection(), h[refHeader]
+	if c == nil || len(refs) == 0 {
+		return
+	}
+	c.mu.Lock()
+	if p := c.refs[refs[0]]; p != nil {
+		p.waits = true
+	}
+	c.mu.Unlock()
+	c.poke()
+}
 
 // Heard reports whether the client is still there after a reply was written: it
 // returns true as soon as a further message of the client is read, or when the
 // input is still open after the time within; false when the input ends or ctx is
 // done before that. A client that was gone when the reply was written can then
 // be told from one that may have read it.
-func (t *Transport) Heard(ctx context.Context, within time.Duration) bool { return false }
-
-// Claim takes the process's standard input and output for MCP and returns them
-// as files of their own. After it, descriptor 1 is standard error, so that
-// whatever else in the process or a child prints there cannot break the
-// protocol, and descriptor 0 is /dev/null. SIGPIPE no longer ends the process:
-// writes fail with EPIPE instead, and children still start with the default.
-// It is to be called once, first in main.
-func Claim() (in, out *os.File, err error) { return os.Stdin, os.Stdout, nil }
+//
+// What remains unknown: a message that is read now may have been sent before the
+// reply was, by a client that died in between.
+func (t *Transport) Heard(ctx context.Context, within time.Duration) bool {
+	c := t.connection()
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	heard := c.heard
+	c.mu.Unlock()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-c.inputEnd:
+		return false
+	default:
+	}
+	select {
+	case <-heard:
+		return true
+	case <-timer.C:
+		return true
+	case <-c.inputEnd:
+		return false
+	case <-c.closed:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
