@@ -24,11 +24,12 @@ type Rig struct {
 	// Bin holds the binaries; Dir holds the rest.
 	Bin, Dir string
 	// Home is HOME, State is JOBD_HOME, Project is a folder with a .git in it.
+	// State may be set to "": then the state lies where a person has it.
 	Home, State, Project string
 }
 
 // New makes an installation. When the test ends every process with its
-// JOBD_HOME or HOME is ended, and its folder removed; after a failure the
+// HOME is ended, and its folder removed; after a failure the
 // daemon's log and the processes that were left go to the test's log first.
 func New(t testing.TB) *Rig {
 	t.Helper()
@@ -54,11 +55,10 @@ func New(t testing.TB) *Rig {
 func (r *Rig) close() {
 	if r.t.Failed() {
 		r.t.Logf("processes left:\n%s", r.processList())
-		if log, err := os.ReadFile(r.State + "/jobd.log"); err == nil {
+		if log, err := os.ReadFile(r.StateDir() + "/jobd.log"); err == nil {
 			r.t.Logf("the end of jobd.log:\n%s", log[max(0, len(log)-8000):])
 		}
 	}
-	end("JOBD_HOME=" + r.State)
 	end("HOME=" + r.Home)
 	if r.t.Failed() && os.Getenv("JOBD_KEEP") == "1" {
 		r.t.Logf("kept %s", r.Dir)
@@ -71,21 +71,32 @@ func (r *Rig) close() {
 
 func (r *Rig) processList() string {
 	var b strings.Builder
-	for _, p := range Find("JOBD_HOME=" + r.State) {
+	for _, p := range Find("HOME=" + r.Home) {
 		fmt.Fprintln(&b, p)
 	}
 	return b.String()
 }
 
+// StateDir is the state directory.
+func (r *Rig) StateDir() string {
+	if r.State != "" {
+		return r.State
+	}
+	return r.Home + "/.local/state/jobd"
+}
+
 // Env is the environment that the rig's commands get, with more on top; a name
 // given twice has its last value.
 func (r *Rig) Env(more ...string) []string {
-	return append([]string{
+	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + r.Home,
 		"LANG=C.UTF-8",
-		"JOBD_HOME=" + r.State,
-	}, more...)
+	}
+	if r.State != "" {
+		env = append(env, "JOBD_HOME="+r.State)
+	}
+	return append(env, more...)
 }
 
 // Command prepares one of the binaries, to be run in the project.
@@ -224,7 +235,7 @@ type DaemonStatus struct {
 // Ask sends the frozen status request to the daemon that serves now. It never
 // starts one.
 func (r *Rig) Ask() (DaemonStatus, error) {
-	socket := filepath.Join(r.State, "jobd.sock")
+	socket := filepath.Join(r.StateDir(), "jobd.sock")
 	client := http.Client{
 		Timeout: 10 * time.Second,
 		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -273,7 +284,7 @@ func (r *Rig) KillDaemon() int {
 // them for the name "".
 func (r *Rig) Processes(name string) []Process {
 	var found []Process
-	for _, p := range Find("JOBD_HOME=" + r.State) {
+	for _, p := range Find("HOME=" + r.Home) {
 		if name == "" || p.Exe == name {
 			found = append(found, p)
 		}
