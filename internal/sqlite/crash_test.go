@@ -1,0 +1,4 @@
+package sqlite_test
+
+func writeUntilKilled() {}
+func writeUnderLimit() {}
