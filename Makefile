@@ -8,7 +8,9 @@ TESTFLAGS ?=
 # How long each fuzz target runs, and what "make soak" does.
 FUZZTIME ?= 10s
 SEED ?= 1
-RUNS ?= 1
+RUNS ?= 5
+JOBS ?= 100
+ENDS ?= 500
 
 LDFLAGS = -s -w -X main.version=$(VERSION)
 TOOLS = $(or $(JOBD_TOOLS),$(CURDIR)/.tools)
@@ -63,8 +65,8 @@ golden: ## write generated docs and golden files anew
 bench: build ## measure, into docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-soak: ## kill things at random: SEED (1), RUNS (1)
-	SEED='$(SEED)' RUNS='$(RUNS)' $(GO) test -tags 'e2e soak' -count=1 -timeout 4h -v -run TestSoak ./internal/e2e/
+soak: ## kill things at random, long: SEED, RUNS, JOBS, ENDS
+	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' $(GO) test -tags e2e -count=1 -timeout 4h -v -run 'TestSoak|AtAJobsEnd' ./internal/e2e/
 
 ci: ## what a submission must pass
 	bash .ci/run

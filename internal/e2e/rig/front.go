@@ -108,6 +108,12 @@ func (f *Front) read(stdout io.Reader) {
 		}
 	}
 	f.err = f.cmd.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, answer := range f.waiting {
+		delete(f.waiting, id)
+		close(answer)
+	}
 	close(f.ended)
 }
 
@@ -153,7 +159,11 @@ func (f *Front) Start(method string, params map[string]any) <-chan Message {
 	f.next++
 	id := f.next
 	answer := make(chan Message, 1)
-	f.waiting[fmt.Sprint(id)] = answer
+	if f.Running() {
+		f.waiting[fmt.Sprint(id)] = answer
+	} else {
+		close(answer)
+	}
 	f.mu.Unlock()
 
 	capabilities := map[string]any{"roots": map[string]any{}, "elicitation": map[string]any{"form": map[string]any{}, "url": map[string]any{}}}
@@ -181,7 +191,8 @@ func (f *Front) Start(method string, params map[string]any) <-chan Message {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.Send(string(line))
+	// If it cannot be written, mcp-stdio has ended, and the channel is closed.
+	_, _ = f.stdin.Write(append(line, '\n'))
 	return answer
 }
 
@@ -189,10 +200,12 @@ func (f *Front) Start(method string, params map[string]any) <-chan Message {
 func (f *Front) Call(method string, params map[string]any) Message {
 	f.t.Helper()
 	select {
-	case m := <-f.Start(method, params):
+	case m, ok := <-f.Start(method, params):
+		if !ok {
+			<-f.ended
+			f.t.Fatalf("mcp-stdio ended during %s: %v; stderr: %s", method, f.err, f.stderr)
+		}
 		return m
-	case <-f.ended:
-		f.t.Fatalf("mcp-stdio ended during %s: %v; stderr: %s", method, f.err, f.stderr)
 	case <-time.After(time.Minute):
 		f.t.Fatalf("%s was not answered within a minute", method)
 	}
@@ -242,16 +255,17 @@ func (r ToolResult) Text() string {
 // Tool calls a tool. The answer must not be a protocol error.
 func (f *Front) Tool(name string, arguments map[string]any) ToolResult {
 	f.t.Helper()
-	return f.result(f.Call("tools/call", map[string]any{"name": name, "arguments": arguments}))
+	return f.Result(f.Call("tools/call", map[string]any{"name": name, "arguments": arguments}))
 }
 
 // Task asks for a task. The answer must not be an error.
 func (f *Front) Task(id string) ToolResult {
 	f.t.Helper()
-	return f.result(f.Call("tasks/get", map[string]any{"taskId": id}))
+	return f.Result(f.Call("tasks/get", map[string]any{"taskId": id}))
 }
 
-func (f *Front) result(m Message) ToolResult {
+// Result reads a message that must be a tool's result or a task.
+func (f *Front) Result(m Message) ToolResult {
 	f.t.Helper()
 	if m.Error != nil {
 		f.t.Fatalf("the answer is an error: %s", m.Line)

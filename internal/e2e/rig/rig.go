@@ -52,6 +52,14 @@ func New(t testing.TB) *Rig {
 	return r
 }
 
+// For is the same installation for a part of the test, whose failure ends that
+// part.
+func (r *Rig) For(t testing.TB) *Rig {
+	part := *r
+	part.t = t
+	return &part
+}
+
 func (r *Rig) close() {
 	if r.t.Failed() {
 		r.t.Logf("processes left:\n%s", r.processList())

@@ -1,0 +1,284 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"jobd/internal/e2e/rig"
+)
+
+// A fate is what is known of a job before it runs.
+type fate struct {
+	name   string
+	pause  time.Duration
+	lines  int
+	code   int
+	signal string // ends it by this signal, "" = by its code
+}
+
+func (f fate) command() string {
+	end := fmt.Sprintf("exit %d", f.code)
+	if f.signal != "" {
+		end = "kill -" + strings.TrimPrefix(f.signal, "SIG") + " $$"
+	}
+	return fmt.Sprintf("echo %s >> runs; seq %d; sleep %.3f; echo end of %s; %s", f.name, f.lines, f.pause.Seconds(), f.name, end)
+}
+
+func (f fate) output() string {
+	var b strings.Builder
+	for i := range f.lines {
+		fmt.Fprintln(&b, i+1)
+	}
+	fmt.Fprintf(&b, "end of %s\n", f.name)
+	return b.String()
+}
+
+// draw makes fates that a seed decides.
+func draw(random *rand.Rand, worker, n int) []fate {
+	fates := make([]fate, n)
+	for i := range fates {
+		f := fate{name: fmt.Sprintf("w%d-%d", worker, i), pause: time.Duration(random.IntN(1500)) * time.Millisecond, lines: random.IntN(200)}
+		switch random.IntN(4) {
+		case 0:
+			f.code = 1 + random.IntN(120)
+		case 1:
+			f.signal = []string{"SIGTERM", "SIGKILL", "SIGINT", "SIGHUP"}[random.IntN(4)]
+		}
+		fates[i] = f
+	}
+	return fates
+}
+
+// Whatever is killed, each job that was asked for is there once, ran once, and
+// ended as it had to, with all it printed. SEED, RUNS and JOBS (a worker's)
+// make it longer.
+func TestSoak_NothingIsLostDoubledOrLeftOver(t *testing.T) {
+	seed, runs, jobs := number(t, "SEED", 1), number(t, "RUNS", 1), number(t, "JOBS", 15)
+	for run := range runs {
+		t.Run(fmt.Sprintf("seed %d", seed+run), func(t *testing.T) { soak(t, uint64(seed+run), jobs) })
+	}
+}
+
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, not a number from 1", name, text)
+	}
+	return n
+}
+
+func soak(t *testing.T, seed uint64, jobs int) {
+	const workers = 4 // half of them by mcp-stdio, half by the command line
+	r := rig.New(t)
+	r.Jobd("start")
+
+	kills := map[string]*atomic.Int64{"jobd": {}, "mcp-stdio": {}}
+	ctx, stop := context.WithCancel(t.Context())
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seed is to decide
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Duration(10+random.IntN(300)) * time.Millisecond):
+			}
+			name := []string{"jobd", "mcp-stdio"}[random.IntN(2)]
+			found := r.Processes(name)
+			if len(found) == 0 {
+				continue
+			}
+			victim := found[random.IntN(len(found))]
+			if name == "jobd" { // the command line's processes are not killed: whoever does so knows
+				status, err := r.Ask()
+				if err != nil {
+					continue
+				}
+				victim.PID = status.PID
+			}
+			if syscall.Kill(victim.PID, syscall.SIGKILL) == nil {
+				kills[name].Add(1)
+			}
+		}
+	})
+
+	fates := make([][]fate, workers)
+	t.Run("submit", func(t *testing.T) {
+		for w := range workers {
+			fates[w] = draw(rand.New(rand.NewPCG(seed, uint64(w+1))), w, jobs) //nolint:gosec // a seed is to decide
+			t.Run(fmt.Sprint(w), func(t *testing.T) {
+				t.Parallel()
+				if w%2 == 0 {
+					submitByTool(t, r.For(t), fates[w])
+				} else {
+					submitByShell(t, r.For(t), fates[w])
+				}
+			})
+		}
+	})
+	rig.Until(t, 2*time.Minute, "all jobs have ended", func() bool {
+		for _, job := range r.Jobs() {
+			if !job.Final() {
+				return false
+			}
+		}
+		return true
+	})
+	stop()
+	killer.Wait()
+	t.Logf("seed %d: %d jobs; jobd was killed %d times, mcp-stdio %d times", seed, workers*jobs, kills["jobd"].Load(), kills["mcp-stdio"].Load())
+
+	ran := map[string]int{}
+	for _, name := range r.Lines("runs") {
+		ran[name]++
+	}
+	found := map[string]rig.Job{}
+	for _, job := range r.Jobs() {
+		if _, ok := found[job.Name]; ok {
+			t.Errorf("job %s is there twice", job.Name)
+		}
+		found[job.Name] = job
+	}
+	for _, list := range fates {
+		for _, f := range list {
+			check(t, r, f, found[f.name], ran[f.name])
+		}
+	}
+	if len(found) != workers*jobs {
+		t.Errorf("there are %d jobs, not %d", len(found), workers*jobs)
+	}
+	rig.Until(t, 30*time.Second, "no shim and no job is left", func() bool {
+		return len(r.Processes("jobd-shim"))+len(r.Processes("sleep"))+len(r.Processes("bash")) == 0
+	})
+	if jobd := r.Processes("jobd"); len(jobd) > 1 {
+		t.Errorf("several processes of jobd are left: %v", jobd)
+	}
+}
+
+func check(t *testing.T, r *rig.Rig, f fate, job rig.Job, ran int) {
+	t.Helper()
+	state, code, signal := "succeeded", f.code, ""
+	switch {
+	case f.signal != "":
+		state, code, signal = "failed", -1, f.signal
+	case f.code != 0:
+		state = "failed"
+	}
+	got := ""
+	if job.Signal != nil {
+		got = *job.Signal
+	}
+	if job.State != state || job.Code() != code || got != signal {
+		t.Errorf("job %s (%s) is %s, exit code %d, signal %q, not %s, %d, %q: %s", f.name, job.ID, job.State, job.Code(), got, state, code, signal, job.StatusMessage)
+	}
+	if ran != 1 {
+		t.Errorf("job %s ran %d times", f.name, ran)
+	}
+	if job.ID == "" {
+		return
+	}
+	if out := r.Jobd("logs", "--raw", job.ID); out != f.output() {
+		t.Errorf("job %s printed %d bytes, not %d", f.name, len(out), len(f.output()))
+	}
+}
+
+// submitByTool calls run_job, and again after mcp-stdio was killed, with the
+// same key, until it is answered.
+func submitByTool(t *testing.T, r *rig.Rig, fates []fate) {
+	front := r.Front("session-" + t.Name())
+	for _, f := range fates {
+		for {
+			answer, ok := <-front.Start("tools/call", map[string]any{"name": "run_job",
+				"arguments": map[string]any{"command": f.command(), "name": f.name, "idempotency_key": f.name}})
+			if !ok {
+				front = r.Front("session-" + t.Name())
+				continue
+			}
+			// A command that fails within a second is a result that is an error.
+			if result := front.Result(answer); result.TaskID == "" && result.Meta.Job.ID == "" {
+				t.Errorf("run_job of %s gave no job: %s", f.name, answer.Line)
+			}
+			break
+		}
+	}
+}
+
+func submitByShell(t *testing.T, r *rig.Rig, fates []fate) {
+	for _, f := range fates {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		out := rig.Run(t, r.Command(ctx, "jobd", "run", "--name", f.name, "--", "bash", "-c", f.command()))
+		cancel()
+		if out.Code != 0 {
+			t.Errorf("jobd run of %s ended with %d: %s", f.name, out.Code, out.Stderr)
+		}
+	}
+}
+
+// Whoever kills a shim takes the outcome with it: the job is lost, says so, is
+// not run again, and nothing of it is left.
+func TestShimIsKilled_TheJobIsLostAndItsProcessesEnd(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t)
+	front := r.Front("session")
+	id := front.Run(map[string]any{"command": "echo run >> runs; sleep 300 & setsid sleep 300 & wait"})
+	rig.Until(t, 10*time.Second, "the job runs", func() bool { return len(r.Lines("runs")) == 1 && len(r.Processes("sleep")) == 2 })
+	shims := r.Processes("jobd-shim")
+	if len(shims) != 1 {
+		t.Fatalf("there are %d shims", len(shims))
+	}
+	rig.Kill(t, shims[0].PID)
+	r.UntilState(30*time.Second, id, "lost")
+	rig.Until(t, 10*time.Second, "no process of the job is left", func() bool { return len(r.Processes("sleep")) == 0 })
+	task := front.Task(id)
+	if task.Status != "completed" || task.Result == nil || !task.Result.IsError {
+		t.Errorf("the task is %+v", task)
+	}
+	if runs := r.Lines("runs"); len(runs) != 1 {
+		t.Errorf("the job ran %d times", len(runs))
+	}
+}
+
+// The daemon dies at the very moment a job ends, a bit before or after it.
+func TestDaemonIsKilled_AtAJobsEnd(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t)
+	r.Jobd("start")
+	for i := range number(t, "ENDS", 20) {
+		code := 1 + i%100
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		out := rig.Run(t, r.Command(ctx, "jobd", "run", "--json", "--", "sh", "-c", fmt.Sprintf("while [ ! -e go%d ]; do sleep 0.01; done; exit %d", i, code)))
+		cancel()
+		if out.Code != 0 {
+			t.Fatalf("jobd run ended with %d: %s", out.Code, out.Stderr)
+		}
+		daemon := r.Daemon()
+		r.Write(fmt.Sprintf("go%d", i), "", 0o600)
+		time.Sleep(time.Duration(i%20) * time.Millisecond) // where in the end it is hit is the test
+		if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		job := r.Jobs()[0]
+		if !job.Final() {
+			job = r.UntilState(30*time.Second, job.ID, "failed")
+		}
+		if job.State != "failed" || job.Code() != code {
+			t.Errorf("job %d is %s with exit code %d, not %d", i, job.State, job.Code(), code)
+		}
+	}
+}
