@@ -68,6 +68,7 @@ func (s *Supervisor) Ask(ctx context.Context, id string, a Ask) (Question, error
 	if err != nil {
 		return Question{}, err
 	}
+	s.step("asked")
 	q := *j.question(a.ID)
 	if opened {
 		s.notify(Notice{Job: j, Question: &q})
@@ -110,6 +111,7 @@ func (s *Supervisor) Await(ctx context.Context, id, ask string, wait time.Durati
 		}
 		if q.State != QuestionOpen {
 			release()
+			s.step("answer seen")
 			return Outcome{State: q.State, Content: q.Answer, By: q.By}, nil
 		}
 		if v := s.secret(id, ask); v != nil {
@@ -213,6 +215,7 @@ func (s *Supervisor) Answer(ctx context.Context, id string, r Reply) (taken bool
 		taken = true
 		return j.close(q.ID, QuestionAnswered, r.Content, r.By, now)
 	})
+	s.step("answer recorded")
 	return taken, fault, err
 }
 

@@ -97,12 +97,14 @@ func (s *Supervisor) launch(id string) {
 		s.look()
 		return
 	}
+	s.step("launch recorded")
 	// Not s.life: a launch that has begun is brought to its end.
 	p, err := s.runner.Start(context.WithoutCancel(s.life), id)
 	if err != nil {
 		s.launchFailed(id, err)
 		return
 	}
+	s.step("launch done")
 	s.attach(id, p)
 	j, err = s.record(id, func(j *Job) error {
 		if j.state != Starting && (j.state != Stopping || !j.Started.IsZero()) {
@@ -156,6 +158,7 @@ func (s *Supervisor) watch(id string, p Process) {
 
 // settle records how a job's command ended.
 func (s *Supervisor) settle(id string, exit Exit) {
+	s.step("exit seen")
 	size, err := s.runner.Output(s.life, id)
 	if err != nil {
 		s.log.Error("measuring a job's output", "job", id, "err", err)
@@ -173,6 +176,7 @@ func (s *Supervisor) settle(id string, exit Exit) {
 		j.OutputBytes, j.OutputDropped = size.Total, size.Dropped
 		return j.settle(exit, raised, s.clock())
 	})
+	s.step("exit recorded")
 	s.ended(j, err)
 }
 

@@ -33,6 +33,7 @@ type rig struct {
 	news   []jobs.Notice
 	newsMu sync.Mutex
 	end    func()
+	atEnd  func() // lets go what a test holds
 }
 
 // inBubble runs a test with a rig.
@@ -43,7 +44,12 @@ func inBubble(t *testing.T, test func(r *rig)) {
 		r := &rig{t: t, path: filepath.Join(dir, "jobd.db"), clock: newClock(), runner: newRunner(), max: 4}
 		r.runner.clock = r.clock.Now
 		r.start()
-		defer func() { r.stop() }()
+		defer func() {
+			if r.atEnd != nil {
+				r.atEnd()
+			}
+			r.stop()
+		}()
 		test(r)
 	})
 }

@@ -40,6 +40,7 @@ func (s *Supervisor) Cancel(ctx context.Context, id string, c Cancel) (Job, erro
 	if err != nil {
 		return j, err
 	}
+	s.step("cancel recorded")
 	switch {
 	case j.state == Stopping:
 		s.tellStop(id)

@@ -59,6 +59,7 @@ func (s *Supervisor) Submit(ctx context.Context, sub Submission) (Job, Joined, e
 	if err := s.runner.Prepare(ctx, id, sub.Spec, sub.Environ(id)); err != nil {
 		return Job{}, "", fmt.Errorf("preparing the job's bundle: %w", err)
 	}
+	s.step("submit prepared")
 	joined := JoinedNot
 	j, created, err := s.store.CreateJob(ctx, New(id, sub.Spec, keys, s.clock()), func(h Holders) (*Job, error) {
 		joined = JoinedNot
@@ -78,6 +79,7 @@ func (s *Supervisor) Submit(ctx context.Context, sub Submission) (Job, Joined, e
 		}
 		return nil, nil
 	})
+	s.step("submit committed")
 	if !created {
 		if err := s.runner.Discard(context.WithoutCancel(ctx), id); err != nil {
 			s.log.Error("removing the bundle of a job that was not created", "job", id, "err", err)

@@ -23,6 +23,9 @@ type Options struct {
 	// Notify is told of open questions and finished jobs. It must return at
 	// once. It may be nil.
 	Notify func(Notice)
+	// Step is told the name of each step between a cause and its effect, for
+	// tests that end the process there. It may be nil.
+	Step func(name string)
 }
 
 // A Notice is news that a person may want to hear of.
@@ -72,6 +75,7 @@ type Supervisor struct {
 	log       *slog.Logger
 	forms     Forms
 	notify    func(Notice)
+	step      func(string)
 	max       int
 	retention time.Duration
 
@@ -119,13 +123,16 @@ type asker struct {
 func NewSupervisor(o Options) *Supervisor {
 	life, end := context.WithCancel(context.Background())
 	s := &Supervisor{
-		store: o.Store, runner: o.Runner, clock: o.Clock, log: o.Log, forms: o.Forms, notify: o.Notify,
+		store: o.Store, runner: o.Runner, clock: o.Clock, log: o.Log, forms: o.Forms, notify: o.Notify, step: o.Step,
 		max: max(o.MaxRunning, 1), retention: o.Retention,
 		life: life, end: end, due: make(chan string, 64), kick: make(chan struct{}, 1),
 		live: map[string]*live{}, waiters: map[string]*waiter{}, secrets: map[string][]byte{},
 	}
 	if s.notify == nil {
 		s.notify = func(Notice) {}
+	}
+	if s.step == nil {
+		s.step = func(string) {}
 	}
 	return s
 }
