@@ -60,7 +60,8 @@ tidy: ## tidy go.mod and go.sum
 	$(GO) mod tidy
 
 golden: ## write generated docs and golden files anew
-	$(GO) test ./... -run 'Golden|Generated|States' -update
+	for dir in $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' cmd internal | xargs -n1 dirname | sort -u); do \
+		$(GO) test ./$$dir -update || exit 1; done
 
 bench: build ## measure, into docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchmem ./...
