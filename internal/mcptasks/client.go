@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -60,6 +61,97 @@ func ClientFrom(ctx context.Context) *Client {
 }
 
 type clientKey struct{}
+
+// The members of a request's _meta, 2026-07-28 "_meta".
+const (
+	metaProtocol     = "io.modelcontextprotocol/protocolVersion"
+	metaInfo         = "io.modelcontextprotocol/clientInfo"
+	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+)
+
+const (
+	protocolModern = "2026-07-28"
+	protocolTasks  = "2025-11-25" // the revision with the experimental tasks
+)
+
+// client describes the sender of a request.
+func (e *Extension) client(req mcp.Request, r *request) *Client {
+	c := &Client{request: r}
+	c.Session, _ = req.GetSession().(*mcp.ServerSession)
+	if extra := req.GetExtra(); extra != nil {
+		c.Header = extra.Header
+	}
+	// A method without parameters has a nil pointer there.
+	if p := req.GetParams(); p != nil && !reflect.ValueOf(p).IsNil() {
+		c.Meta = p.GetMeta()
+	}
+	switch token := c.Meta["progressToken"].(type) {
+	case string, float64, int, int64:
+		c.ProgressToken = token
+	}
+	if c.Protocol, _ = c.Meta[metaProtocol].(string); c.Protocol >= protocolModern {
+		c.fromMeta()
+	} else {
+		c.fromInitialize()
+	}
+	if c.mixed() {
+		c.Tasks = false
+	}
+	return c
+}
+
+// fromMeta takes a request of 2026-07-28 at its word.
+func (c *Client) fromMeta() {
+	if info, ok := c.Meta[metaInfo].(map[string]any); ok {
+		c.Name, _ = info["name"].(string)
+		c.Version, _ = info["version"].(string)
+	}
+	caps, _ := c.Meta[metaCapabilities].(map[string]any)
+	extensions, _ := caps["extensions"].(map[string]any)
+	_, c.Tasks = extensions[ExtensionID].(map[string]any)
+	_, c.Sampling = caps["sampling"].(map[string]any)
+	_, c.Roots = caps["roots"].(map[string]any)
+	if modes, ok := caps["elicitation"].(map[string]any); ok {
+		_, c.Form = modes["form"].(map[string]any)
+		_, c.URL = modes["url"].(map[string]any)
+		c.Form = c.Form || !c.URL // none named means forms
+	}
+}
+
+// fromInitialize takes what an older client said when it connected.
+func (c *Client) fromInitialize() {
+	c.Legacy, c.Protocol = true, ""
+	if c.Session == nil {
+		return
+	}
+	p := c.Session.InitializeParams()
+	if p == nil {
+		return
+	}
+	// The SDK answers with what was asked for if it is one of these, else with the
+	// newest of them.
+	switch c.Protocol = p.ProtocolVersion; c.Protocol {
+	case "2024-11-05", "2025-03-26", "2025-06-18":
+	default:
+		c.Protocol = protocolTasks
+	}
+	if p.ClientInfo != nil {
+		c.Name, c.Version = p.ClientInfo.Name, p.ClientInfo.Version
+	}
+	if caps := p.Capabilities; caps != nil {
+		c.Sampling, c.Roots = caps.Sampling != nil, caps.RootsV2 != nil
+		if modes := caps.Elicitation; modes != nil {
+			c.URL = modes.URL != nil
+			c.Form = modes.Form != nil || !c.URL
+		}
+	}
+}
+
+// mixed reports whether this is a request of 2026-07-28 on a connection that was
+// opened by initialize: such a connection has the older tasks, or none.
+func (c *Client) mixed() bool {
+	return !c.Legacy && c.request != nil && c.request.conn.initialized() != nil
+}
 
 // Allows reports whether the client can be asked this.
 func (c *Client) Allows(r InputRequest) bool {

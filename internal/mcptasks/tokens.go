@@ -1,9 +1,17 @@
 package mcptasks
 
 import (
+	"container/list"
 	"context"
+	"crypto/rand"
 	"errors"
+	"sync"
 	"time"
+)
+
+const (
+	defaultTokens   = 1024
+	defaultTokenTTL = time.Hour
 )
 
 // A Round is what is kept of a call that was answered with questions.
@@ -36,5 +44,55 @@ type Tokens interface {
 // NewTokens returns tokens kept in memory: at most max of them (the oldest goes
 // first), each for at most ttl.
 func NewTokens(max int, ttl time.Duration) Tokens {
-	return newMemoryTokens(max, ttl, time.Now)
+	return &memoryTokens{max: max, ttl: ttl, byToken: map[string]*list.Element{}, oldest: list.New()}
+}
+
+type memoryTokens struct {
+	max int
+	ttl time.Duration
+
+	mu      sync.Mutex
+	byToken map[string]*list.Element
+	oldest  *list.List // of memoryToken, oldest first
+}
+
+type memoryToken struct {
+	token string
+	round Round
+	until time.Time
+}
+
+func (m *memoryTokens) Issue(_ context.Context, r Round) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for e := m.oldest.Front(); e != nil; e = m.oldest.Front() {
+		if m.oldest.Len() < m.max && now.Before(e.Value.(memoryToken).until) {
+			break
+		}
+		m.drop(e)
+	}
+	t := memoryToken{token: rand.Text(), round: r, until: now.Add(m.ttl)}
+	m.byToken[t.token] = m.oldest.PushBack(t)
+	return t.token, nil
+}
+
+func (m *memoryTokens) Redeem(_ context.Context, token string) (Round, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.byToken[token]
+	if e == nil {
+		return Round{}, ErrBadToken
+	}
+	m.drop(e)
+	t := e.Value.(memoryToken)
+	if !time.Now().Before(t.until) {
+		return Round{}, ErrBadToken
+	}
+	return t.round, nil
+}
+
+func (m *memoryTokens) drop(e *list.Element) {
+	m.oldest.Remove(e)
+	delete(m.byToken, e.Value.(memoryToken).token)
 }

@@ -15,7 +15,8 @@ const (
 	// TaskOptional: a handle for clients that take one, a result for others.
 	TaskOptional TaskSupport = iota
 	// TaskRequired: a call that may not be answered with a handle is refused
-	// with -32021 before the handler is called, unless it answers questions.
+	// before the handler is called, with -32021 (-32601 where the client could
+	// have sent the "task" parameter of 2025-11-25).
 	TaskRequired
 	// TaskForbidden: always a result.
 	TaskForbidden
@@ -31,7 +32,8 @@ type Call struct {
 	// Round is 0 in the first call and grows by one with each [Ask].
 	Round int
 	// Answers are the answers to the questions of the round before, without
-	// keys that were not asked; nil in round 0.
+	// keys that were not asked; nil in round 0. A client may leave some out: then
+	// the handler should ask for them again if it needs them.
 	Answers InputResponses
 	// State is what the round before passed to [Ask]; "" in round 0.
 	State string
