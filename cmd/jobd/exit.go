@@ -21,6 +21,8 @@ const (
 	exitError = 1 // the command could not do what it was asked for
 	exitUsage = 2 // it was asked in a way it does not understand
 
+	exitRunning = 3 // daemon: another one runs
+
 	exitDeclined   = 10 // ask: the person said no
 	exitLive       = 11 // the job goes on: the wait was bounded or interrupted
 	exitUnanswered = 12 // nobody answered a question before its deadline
@@ -41,6 +43,9 @@ const exitHelp = `Every command ends with one of these codes.
   0    done; for run --wait and wait: the job succeeded
   1    it could not be done; the reason is on standard error
   2    wrong usage: an unknown command, flag or value
+
+jobd daemon:
+  3    another one runs already
 
 jobd ask, inside a job:
   0    answered; the answer is on standard output

@@ -36,7 +36,7 @@ type Options struct {
 
 	// The rest stands for other builds and users in tests.
 
-	// Version names this program in errors; "" = [Version].
+	// Version names this program in errors; "" = "devel".
 	Version string
 	// Protocol is what requests carry; 0 = [Protocol].
 	Protocol int
@@ -108,7 +108,7 @@ type peer struct {
 // New returns a client. It does not connect yet.
 func New(o Options) *Client {
 	if o.Version == "" {
-		o.Version = Version()
+		o.Version = "devel"
 	}
 	if o.Protocol == 0 {
 		o.Protocol = Protocol

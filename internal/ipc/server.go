@@ -39,7 +39,7 @@ type ServerOptions struct {
 
 	// The rest stands for other builds and users in tests.
 
-	// Version is what replies name; "" = [Version].
+	// Version is what replies name; "" = "devel".
 	Version string
 	// Protocol is the newest one that is spoken; 0 = [Protocol].
 	Protocol int
@@ -74,7 +74,7 @@ type Server struct {
 func NewServer(o ServerOptions) *Server {
 	s := &Server{handler: o.Handler, log: o.Log, version: o.Version, protocol: o.Protocol, uid: os.Getuid(), max: maxConns, fresh: map[net.Conn]struct{}{}, born: time.Now()}
 	if s.version == "" {
-		s.version = Version()
+		s.version = "devel"
 	}
 	if s.protocol == 0 {
 		s.protocol = Protocol
