@@ -215,7 +215,11 @@ func (a *api) Delivered(ctx context.Context, r ipc.DeliveredRequest) error {
 	if err != nil {
 		return wireError(err)
 	}
-	return wireError(a.sup.Deliver(ctx, j.ID, r.Session, r.Shell))
+	session, err := a.sup.Session(ctx, r.Client, r.Session)
+	if err != nil {
+		return wireError(err)
+	}
+	return wireError(a.sup.Deliver(ctx, j.ID, session, r.Shell))
 }
 
 // Prune implements [ipc.Handler].
@@ -240,7 +244,7 @@ func (a *api) SetResult(ctx context.Context, r ipc.SetResultRequest) error {
 
 // Session implements [ipc.Handler].
 func (a *api) Session(ctx context.Context, r ipc.SessionRequest) (ipc.ListReply, error) {
-	if err := a.sup.Rename(ctx, r.Alias, r.Current); err != nil {
+	if err := a.sup.SetSession(ctx, r.Client, r.Current); err != nil {
 		return ipc.ListReply{}, wireError(err)
 	}
 	found, err := a.sup.Announce(ctx, r.Project, r.Announce)

@@ -46,7 +46,7 @@ func (a *api) Submit(ctx context.Context, key string, r ipc.SubmitRequest) (ipc.
 		return ipc.SubmitReply{}, err
 	}
 	sub.Request = key
-	if sub.Spec.Session, err = a.sup.CurrentSession(ctx, r.Session); err != nil {
+	if sub.Spec.Session, err = a.sup.Session(ctx, r.Client, r.Session); err != nil {
 		return ipc.SubmitReply{}, wireError(err)
 	}
 	j, joined, err := a.sup.Submit(ctx, sub)
@@ -162,7 +162,7 @@ func policies(spec *jobs.Spec, r ipc.SubmitRequest) error {
 // nothing of who asked.
 func identity(r ipc.SubmitRequest, dir string) ([]byte, error) {
 	r.Dir = dir
-	r.Session, r.Key, r.Environ, r.Answers = "", "", nil, nil
+	r.Session, r.Client, r.Key, r.Environ, r.Answers = "", "", "", nil, nil
 	r.Umask, r.NoFile, r.NoFileMax, r.Shell, r.Interactive = 0, 0, 0, false, false
 	if len(r.Arguments) > 0 {
 		// Two spellings of the same JSON are the same arguments.

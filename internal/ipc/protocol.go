@@ -136,6 +136,9 @@ type SubmitRequest struct {
 	Dir     string   `json:"dir,omitempty"`     // absolute; default: the project
 	Project string   `json:"project"`
 	Session string   `json:"session"`
+	// Client names the process of the client for as long as it lives. The
+	// session-start hook knows it too, and so replaces a Session that is stale.
+	Client string `json:"client,omitempty"`
 	// Arguments of a job file's tool.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	// Answers to a job file's ask_first, like arguments.
@@ -250,6 +253,7 @@ type CancelRequest struct {
 type DeliveredRequest struct {
 	ID      string `json:"id"`
 	Session string `json:"session,omitempty"` // the reader; must own the job
+	Client  string `json:"client,omitempty"`  // as in SubmitRequest
 	Shell   bool   `json:"shell,omitempty"`   // a shell: counts for jobs of shells
 }
 
@@ -324,9 +328,9 @@ type SetResultRequest struct {
 
 // SessionRequest comes from the session-start hook.
 type SessionRequest struct {
-	// Alias is the session that front ends of this client still name.
-	Alias string `json:"alias,omitempty"`
-	// Current is what it is called now.
+	// Client is the client's process, as in SubmitRequest; "" = not known.
+	Client string `json:"client,omitempty"`
+	// Current is what its conversation is called now.
 	Current string `json:"current"`
 	Project string `json:"project"`
 	// Announce: mark the jobs in the reply as announced.

@@ -2,28 +2,29 @@ package jobs
 
 import "context"
 
-// sessionSetting is the prefix of the settings that hold a session's new name.
+// sessionSetting is the prefix of the settings that hold the session of a
+// client's process.
 const sessionSetting = "session/"
 
-// Rename records that the conversation which front ends still call alias is
-// now another one. Empty or equal names change nothing.
-func (s *Supervisor) Rename(ctx context.Context, alias, current string) error {
-	if alias == "" || current == "" || alias == current {
+// SetSession records which conversation a client's process is in now. An empty
+// client or session changes nothing.
+func (s *Supervisor) SetSession(ctx context.Context, client, session string) error {
+	if client == "" || session == "" {
 		return nil
 	}
-	_, err := s.store.SetSetting(ctx, sessionSetting+alias, current, false)
+	_, err := s.store.SetSetting(ctx, sessionSetting+client, session, false)
 	return err
 }
 
-// CurrentSession returns what the conversation that a front end calls session
-// is called now.
-func (s *Supervisor) CurrentSession(ctx context.Context, session string) (string, error) {
-	if session == "" {
-		return "", nil
+// Session returns the conversation that a client's process is in: the one that
+// was recorded last, else the one that its front end names.
+func (s *Supervisor) Session(ctx context.Context, client, named string) (string, error) {
+	if client == "" {
+		return named, nil
 	}
-	now, err := s.store.Setting(ctx, sessionSetting+session)
-	if err != nil || now == "" {
-		return session, err
+	recorded, err := s.store.Setting(ctx, sessionSetting+client)
+	if err != nil || recorded == "" {
+		return named, err
 	}
-	return now, nil
+	return recorded, nil
 }

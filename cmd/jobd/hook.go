@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"jobd/internal/config"
+	"jobd/internal/ipc"
+	"jobd/internal/jobs"
+	"jobd/internal/sqlite"
+)
+
+// The bounds of a hook: a session waits for it.
+const (
+	hookTime  = 2 * time.Second
+	hookInput = 1 << 20
+	hookLines = 3
+)
+
+// newHookCommand returns "jobd hook", the commands that Claude Code runs at
+// points of a session.
+func newHookCommand(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    "hook",
+		Short:  "Commands for Claude Code's hooks",
+		Hidden: true,
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "session-start",
+		Short: "Tell a session of this project's jobs",
+		Long: `Claude Code runs this when a session starts, is resumed or is cleared. It tells
+the model and the person, in two or three lines, which jobs of the project run,
+wait for an answer, or ended with nobody told. It says nothing if there is
+nothing to say, starts no daemon for that, and never fails.`,
+		Example: `  "hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "jobd hook session-start"}]}]}`,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), hookTime)
+			defer cancel()
+			// An error would disturb the session, and it is nobody's fault there.
+			if text, err := sessionStart(ctx, c); err == nil && text != "" {
+				_ = json.NewEncoder(c.out).Encode(hookReply(text))
+			}
+			return nil
+		},
+	})
+	return cmd
+}
+
+// sessionInput is what Claude Code writes to a SessionStart hook.
+type sessionInput struct {
+	SessionID string `json:"session_id"`
+	Cwd       string `json:"cwd"`
+	Source    string `json:"source"` // startup, resume, clear, compact
+}
+
+// hookReply tells the model and the person the same.
+func hookReply(text string) any {
+	type output struct {
+		Event   string `json:"hookEventName"`
+		Context string `json:"additionalContext"`
+	}
+	return struct {
+		Output  output `json:"hookSpecificOutput"`
+		Message string `json:"systemMessage"`
+	}{output{"SessionStart", text}, text}
+}
+
+// sessionStart tells the daemon of the session, and returns what there is to
+// say of its project.
+func sessionStart(ctx context.Context, c *cli) (string, error) {
+	var in sessionInput
+	if err := json.NewDecoder(io.LimitReader(c.in, hookInput)).Decode(&in); err != nil {
+		return "", fmt.Errorf("reading the hook's input: %w", err)
+	}
+	places, err := config.Find()
+	if err != nil {
+		return "", err
+	}
+	project := projectOf(c.getenv("CLAUDE_PROJECT_DIR"), in.Cwd)
+	if !filepath.IsAbs(project) {
+		return "", nil
+	}
+	news, err := sqlite.Unannounced(ctx, places.DB, project)
+	if err != nil {
+		return "", err
+	}
+	d, err := c.connect(ctx, news && !c.stopped())
+	if err != nil {
+		return "", err
+	}
+	// In the middle of a session nothing is announced: the model knows.
+	announce := in.Source != "compact"
+	reply, err := d.Session(ctx, ipc.SessionRequest{Client: clientID(c.getenv("CLAUDE_CODE_MESSAGING_TOKEN")), Current: in.SessionID, Project: project, Announce: announce})
+	if err != nil || !announce {
+		return "", err
+	}
+	return announcement(reply.Jobs), nil
+}
+
+// clientID names a client's process by what only it and its children know,
+// without giving that away.
+func clientID(token string) string {
+	if token == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("jobd client\x00" + token))
+	return hex.EncodeToString(sum[:16])
+}
+
+// announcement puts jobs into a few lines: first those that wait for the
+// person, then what ended, then what runs.
+func announcement(found []ipc.Job) string {
+	var waiting, ended, running []ipc.Job
+	for _, j := range found {
+		switch {
+		case len(j.Questions) > 0:
+			waiting = append(waiting, j)
+		case j.Final:
+			ended = append(ended, j)
+		default:
+			running = append(running, j)
+		}
+	}
+	var lines []string
+	add := func(what string, list []ipc.Job, tell func(ipc.Job) string) {
+		if len(list) == 0 {
+			return
+		}
+		var parts []string
+		for i, j := range list {
+			if i == hookLines {
+				parts = append(parts, fmt.Sprintf("and %d more (list_jobs)", len(list)-i))
+				break
+			}
+			parts = append(parts, fmt.Sprintf("%s (job %s%s)", jobs.OneLine(j.Name, 40), shortID(j.ID), tell(j)))
+		}
+		lines = append(lines, what+": "+strings.Join(parts, ", "))
+	}
+	add("waiting for the person's answer", waiting, func(j ipc.Job) string {
+		return "; " + jobs.OneLine(j.Questions[0].Message, 60) + "; in a shell: jobd answer " + shortID(j.ID)
+	})
+	add("ended, and nobody was told (get_job gives the result)", ended, func(j ipc.Job) string { return ", " + j.State })
+	add("still running", running, func(ipc.Job) string { return "" })
+	if len(lines) == 0 {
+		return ""
+	}
+	return "jobd, this project's jobs. " + strings.Join(lines, "\n")
+}
