@@ -39,8 +39,9 @@ scenarios=$("$NODE22" "$CONFORMANCE" list --server | grep -o 'tasks-[a-z-]*' | s
 [ -n "$scenarios" ] || { echo "conformance: the suite lists no tasks scenarios" >&2; exit 1; }
 failed=
 for scenario in $scenarios; do
-	if "$NODE22" "$CONFORMANCE" server --url "$url" --scenario "$scenario" >"$dir/log" 2>&1; then
-		printf 'ok    %s\n' "$scenario"
+	if "$NODE22" "$CONFORMANCE" server --url "$url" --scenario "$scenario" >"$dir/log" 2>&1 &&
+		passed=$(grep -o 'Passed: [0-9]*/[0-9]*, 0 failed, 0 warnings' "$dir/log"); then
+		printf 'ok    %-32s %s\n' "$scenario" "$passed"
 	else
 		printf 'FAIL  %s\n' "$scenario"
 		cat "$dir/log"

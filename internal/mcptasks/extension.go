@@ -88,14 +88,16 @@ func (e *Extension) Attach(s *mcp.Server) {
 // middleware serves every request and notification of a server.
 func (e *Extension) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+		r := e.find(req.GetExtra())
 		defer func() {
 			if p := recover(); p != nil {
 				e.opts.Logger.Error("a handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
 				res, err = nil, bug("the handler of %s panicked: %.200v", method, p)
 			}
-			err = wireError(err)
+			if err = wireError(err); err != nil {
+				r.fail(err)
+			}
 		}()
-		r := e.find(req.GetExtra())
 		c := e.client(req, r)
 		ctx, cancel := context.WithCancelCause(context.WithValue(ctx, clientKey{}, c))
 		defer cancel(nil)

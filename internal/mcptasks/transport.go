@@ -49,6 +49,7 @@ type request struct {
 	cancel   context.CancelCauseFunc // of its context, once it is served
 	reason   *CancelledError         // set when the client cancelled it
 	late     *reply                  // encoded when it is written
+	failure  error                   // the error reply: the SDK rewrites some
 	done     bool
 	written  []func(error)
 	instance string // its name in requestHeader
@@ -107,6 +108,17 @@ func (r *request) inputResponses(decoded any) (InputResponses, error) {
 		return nil, invalid("\"inputResponses\" cannot be read")
 	}
 	return p.InputResponses, nil
+}
+
+// fail keeps an error until it is written: the SDK replaces the text of every
+// -32601.
+func (r *request) fail(err error) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure = err
 }
 
 // serve gives the request the means to cancel its context.
@@ -234,16 +246,19 @@ func (c *conn) Write(ctx context.Context, msg jsonrpc.Message) error {
 		}
 		c.ext.forget(r)
 		r.mu.Lock()
-		late := r.late
+		late, failure := r.late, r.failure
 		r.mu.Unlock()
-		if late != nil && msg.Error == nil {
-			out := *msg
+		out := *msg
+		switch {
+		case msg.Error == nil && late != nil:
 			var err error
 			if out.Result, err = late.encode(); err != nil {
 				out.Result, out.Error = nil, wireError(err)
 			}
-			msg = &out
+		case msg.Error != nil && failure != nil:
+			out.Error = failure
 		}
+		msg = &out
 		err := c.inner.Write(ctx, msg)
 		r.finish(err)
 		return err
