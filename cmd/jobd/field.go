@@ -148,7 +148,7 @@ func (f *field) checkBounds() error {
 	counts := f.kind == kindString || f.kind == kindChoices
 	switch {
 	case (f.format != "" || f.pattern != "") && f.kind != kindString:
-		return fmt.Errorf("only text has a format or a pattern, not a %s", f.kind)
+		return fmt.Errorf("only text has a format or a pattern, and this is of type %s", f.kind)
 	case (f.min != nil || f.max != nil) && (f.kind == kindBoolean || f.kind == kindChoice):
 		return fmt.Errorf("a %s has no min or max", f.kind)
 	case f.min != nil && f.max != nil && *f.min > *f.max:

@@ -148,7 +148,8 @@ func writeStatus(w io.Writer, s screen, now time.Time, jobs []ipc.Job) error {
 	}
 	short := shortIDs(ids)
 	t := table{header: []string{"ID", "STATE", "AGE", "NAME"}, most: []int{0, 0, 0, 24}}
-	if len(projects) > 1 {
+	showProject := len(projects) > 1 && (s.width == 0 || s.width >= 60)
+	if showProject {
 		t.header, t.most = append(t.header, "PROJECT"), append(t.most, 14)
 	}
 	t.header, t.most = append(t.header, "STATUS"), append(t.most, 0)
@@ -161,7 +162,7 @@ func writeStatus(w io.Writer, s screen, now time.Time, jobs []ipc.Job) error {
 			{text: shortSpan(now.Sub(job.CreatedAt))},
 			{text: safeLine(job.Name)},
 		}
-		if len(projects) > 1 {
+		if showProject {
 			row = append(row, cell{text: safeLine(filepath.Base(job.Project)), colour: dim})
 		}
 		message := cell{text: safeLine(job.StatusMessage)}
@@ -198,9 +199,19 @@ func writeQuestion(w io.Writer, s screen, job ipc.Job, q ipc.Question) {
 	}
 	fmt.Fprintf(w, "  %s%s\n", s.paint(bold, who), ask)
 	if q.Fault != "" {
-		fmt.Fprintf(w, "    %s\n", s.paint(red, "the last answer was not taken: "+safeLine(q.Fault)))
+		fault := "the last answer was not taken: " + safeLine(q.Fault)
+		if s.width > 0 {
+			fault = fit(fault, max(s.width-4, 20))
+		}
+		fmt.Fprintf(w, "    %s\n", s.paint(red, fault))
 	}
-	fmt.Fprintf(w, "    %s  %s\n", s.paint(bold, answerCommand(job, q)), s.paint(dim, "("+inTime(q)+")"))
+	// The command is never cut: it is there to be copied.
+	command, left := answerCommand(job, q), "("+inTime(q)+")"
+	between := "  "
+	if s.width > 0 && columns(command)+columns(left)+6 > s.width {
+		between, left = "\n    ", fit(left, max(s.width-4, 20))
+	}
+	fmt.Fprintf(w, "    %s%s%s\n", s.paint(bold, command), between, s.paint(dim, left))
 }
 
 // stateColour tells good from bad from waiting.

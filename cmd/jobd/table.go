@@ -13,9 +13,17 @@ import (
 type table struct {
 	header []string
 	rows   [][]cell
-	// most bounds the width of a column; 0 = as wide as its widest cell.
+	// most bounds the width of a column, which is narrower still where the
+	// screen is; 0 = as wide as its widest cell, always.
 	most []int
 }
+
+// The widths that columns keep as long as they can: the last one its room to
+// say something, the bounded ones a few characters.
+const (
+	roomForLast = 24
+	leastWidth  = 6
+)
 
 // A cell is one line of text, and how it is coloured.
 type cell struct {
@@ -62,11 +70,7 @@ func (t *table) write(w io.Writer, s screen) error {
 		}
 	}
 	if s.width > 0 {
-		left := s.width
-		for i := range last {
-			left -= widths[i] + gap
-		}
-		widths[last] = min(widths[last], max(left, 1))
+		t.squeeze(widths, s.width)
 	}
 
 	var b strings.Builder
@@ -90,6 +94,29 @@ func (t *table) write(w io.Writer, s screen) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// squeeze makes the widths fit a screen: it narrows the bounded columns, the
+// widest first, until the last one has room, and then the last one.
+func (t *table) squeeze(widths []int, screen int) {
+	last := len(widths) - 1
+	left := screen
+	for _, w := range widths[:last] {
+		left -= w + gap
+	}
+	for want := min(widths[last], roomForLast); left < want; left++ {
+		widest := -1
+		for i := range last {
+			if t.most[i] > 0 && widths[i] > leastWidth && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	widths[last] = min(widths[last], max(left, 1))
 }
 
 // fit cuts text to n columns.

@@ -41,9 +41,9 @@ func longSpan(d time.Duration) string {
 	return fmt.Sprintf("%dd %dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// moment puts a time as RFC 3339 with the local zone, and how long ago it was.
+// moment puts a time as RFC 3339 in the zone of now, and how long ago it was.
 func moment(t, now time.Time) string {
-	return fmt.Sprintf("%s (%s ago)", t.Local().Format(time.RFC3339), shortSpan(now.Sub(t)))
+	return fmt.Sprintf("%s (%s ago)", t.In(now.Location()).Format(time.RFC3339), shortSpan(now.Sub(t)))
 }
 
 // size puts a number of bytes in words.
