@@ -15,12 +15,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"jobd/internal/jobs"
 )
@@ -53,6 +57,7 @@ type DB struct {
 	path     string
 	onDamage func(id string, err error)
 	reported sync.Map // ids given to onDamage
+	suspect  sync.Once
 
 	writer  *writer
 	readers *sql.DB
@@ -85,6 +90,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	if o.migrations == nil {
 		o.migrations = migrations
 	}
+	doubtful := unclean(path)
 	h, err := inspect(path)
 	if err == nil {
 		err = admit(path, h, len(o.migrations))
@@ -114,7 +120,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	}
 	d.readers.SetMaxOpenConns(readers)
 	d.readers.SetMaxIdleConns(readers)
-	if err := d.setUp(ctx, o.migrations); err != nil {
+	if err := d.setUp(ctx, o.migrations, h != nil && doubtful); err != nil {
 		if newer, ok := errors.AsType[*NewerError](err); ok {
 			err = newer
 		} else {
@@ -126,28 +132,49 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	return d, nil
 }
 
-// setUp migrates, and reads from every table, so that gross damage shows now.
-func (d *DB) setUp(ctx context.Context, steps []string) error {
+// setUp checks the file where there is reason to, brings the schema up to date,
+// and reads from every table, so that gross damage shows now.
+func (d *DB) setUp(ctx context.Context, steps []string, doubtful bool) error {
 	c, err := d.writer.connect(ctx)
 	if err != nil {
 		return err
 	}
+	if doubtful {
+		if err := c.check(ctx); err != nil {
+			return err
+		}
+		if err := os.Remove(d.path + suspect); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	if err := c.migrate(ctx, d.path, steps); err != nil {
 		return err
 	}
-	return d.check(ctx)
-}
-
-// check reads from every table.
-func (d *DB) check(ctx context.Context) error {
 	return d.read(ctx, func(q queries) error {
 		for _, table := range []string{"jobs", "questions", "events", "results", "settings", "expired"} {
-			if _, err := first(q, []any{new(int)}, "SELECT 1 FROM "+table); err != nil {
+			if _, err := first(q, []any{new(int)}, "SELECT 1 FROM "+table); code(err) == lib.SQLITE_ERROR {
+				return fmt.Errorf("%w: its schema is not what its version says: %w", ErrDamaged, err)
+			} else if err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// check looks for damage to the structure of the file, at about 10 ms for a
+// thousand jobs. Damage within a row is left to those who read the row.
+func (c *connection) check(ctx context.Context) error {
+	var found string
+	if err := c.conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+		return err
+	}
+	// What is wrong with the structure comes first, under this heading; other
+	// findings are values that a column does not allow.
+	if strings.HasPrefix(found, "*** in database ") {
+		return fmt.Errorf("%w: %s", ErrDamaged, strings.ReplaceAll(found, "\n", " "))
+	}
+	return nil
 }
 
 // Close ends all work with the database. Calls that are under way are finished

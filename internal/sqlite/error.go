@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -91,10 +92,17 @@ func (d *DB) explain(doing string, err error) error {
 		return err
 	}
 	c := code(err)
+	if errors.Is(err, ErrDamaged) {
+		c = lib.SQLITE_CORRUPT
+	}
 	if text, ok := cause(c, d.path); ok {
 		e := &jobs.Error{Kind: jobs.ErrUnavailable, Err: err, Message: fmt.Sprintf("%s: %s (SQLite: %v)", doing, text, err)}
 		if p := c & 0xff; p == lib.SQLITE_CORRUPT || p == lib.SQLITE_NOTADB {
 			e.Err = errors.Join(ErrDamaged, err)
+			d.suspect.Do(func() {
+				// If it cannot be left, the next Open has one reason less to look.
+				_ = os.WriteFile(d.path+suspect, []byte(err.Error()+"\n"), 0o600)
+			})
 		}
 		return e
 	}
@@ -109,3 +117,7 @@ func taken(err error) bool {
 	c := code(err)
 	return c == lib.SQLITE_CONSTRAINT_UNIQUE || c == lib.SQLITE_CONSTRAINT_PRIMARYKEY || c == lib.SQLITE_CONSTRAINT_ROWID
 }
+
+// refused reports whether err says that a row would not be as the schema wants
+// it.
+func refused(err error) bool { return code(err)&0xff == lib.SQLITE_CONSTRAINT }

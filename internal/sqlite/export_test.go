@@ -3,8 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"fmt"
+	"os"
 	"time"
+
+	"jobd/internal/jobs"
 )
 
 // What tests of the package need to see or to disturb.
@@ -72,4 +76,56 @@ func run(ctx context.Context, c *sql.Conn, statements []string) (string, error) 
 		}
 	}
 	return v.String, nil
+}
+
+// PlanOfJobs is how SQLite finds the jobs that fit f.
+func (d *DB) PlanOfJobs(ctx context.Context, f jobs.Filter) (plan string, err error) {
+	err = d.read(ctx, func(q queries) error {
+		_, err := filterJobs(explaining{q, &plan}, f)
+		return err
+	})
+	return plan, err
+}
+
+// explaining asks for the plan of each query before it is run.
+type explaining struct {
+	queries
+	plan *string
+}
+
+func (e explaining) query(text string, args ...any) (*sql.Rows, error) {
+	rows, err := e.queries.query("EXPLAIN QUERY PLAN "+text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			return nil, err
+		}
+		*e.plan += detail + "\n"
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return e.queries.query(text, args...)
+}
+
+// Commits counts the transactions in the write-ahead log, from its frames that
+// end one. It must not have been reset since.
+func (d *DB) Commits() (int, error) {
+	b, err := os.ReadFile(d.path + "-wal")
+	if err != nil || len(b) < 32 {
+		return 0, err
+	}
+	n := 0
+	frame := 24 + int(binary.BigEndian.Uint32(b[8:]))
+	for b = b[32:]; len(b) >= frame; b = b[frame:] {
+		if binary.BigEndian.Uint32(b[4:]) != 0 {
+			n++
+		}
+	}
+	return n, nil
 }

@@ -19,8 +19,12 @@ import (
 // ID").
 const applicationID = 0x6a6f6264
 
-// The files that SQLite keeps beside the database.
-var sidecars = []string{"-wal", "-shm"}
+// suspect is the ending of the file that is left beside a database in which
+// damage was seen, so that the next [Open] looks at all of it.
+const suspect = "-suspect"
+
+// The files that lie beside the database: those of SQLite, and ours.
+var sidecars = []string{"-wal", "-shm", suspect}
 
 // A header is what the first page of a database says of it.
 type header struct {
@@ -191,6 +195,17 @@ func (c *checksum) add(b []byte) {
 
 func (c *checksum) equals(b []byte) bool {
 	return binary.BigEndian.Uint32(b) == c.s0 && binary.BigEndian.Uint32(b[4:]) == c.s1
+}
+
+// unclean reports whether the database was not closed in order, or damage was
+// seen in it. SQLite removes the log when the last connection closes.
+func unclean(path string) bool {
+	wal, err := os.Lstat(path + "-wal")
+	if err == nil && wal.Size() > 0 {
+		return true
+	}
+	_, err = os.Lstat(path + suspect)
+	return err == nil
 }
 
 // admit decides by its header whether the file at path may be opened.

@@ -153,4 +153,3 @@ func list(tb testing.TB, db *sqlite.DB, f jobs.Filter) []jobs.Job {
 	}
 	return found
 }
-

@@ -34,7 +34,10 @@ func (d *DB) CreateJob(ctx context.Context, j jobs.Job, decide func(jobs.Holders
 			return nil, nil
 		}
 		if j.Keys.Join != "" {
-			if err := dropJoinKey(t, j.Keys.Join); err != nil {
+			if err := dropJoinKey(t, j.Keys.Join); refused(err) {
+				return &jobs.Error{Kind: jobs.ErrUnavailable, Err: err, Message: fmt.Sprintf(
+					"storing job %s: the record of the identical job before it is damaged in %s; give the call a fresh idempotency key", j.ID, d.path)}, nil
+			} else if err != nil {
 				return nil, err
 			}
 		}
@@ -59,7 +62,7 @@ func (d *DB) CreateJob(ctx context.Context, j jobs.Job, decide func(jobs.Holders
 
 // conflict says which unique value of a new job is in use.
 func conflict(j *jobs.Job, h jobs.Holders) error {
-	what := fmt.Sprintf("there is or was a job with the id %s", j.ID)
+	what := "there is a job with this id"
 	switch {
 	case h.Request != nil:
 		what = fmt.Sprintf("the call was made before and started job %s", h.Request.ID)
