@@ -44,7 +44,8 @@ const (
 	// busyTimeout is how long a call waits for a lock of another program. Our
 	// own connections never wait for each other.
 	busyTimeout = 5 * time.Second
-	// readers bounds the connections that read.
+	// readers bounds the transactions that read. One more connection is left for
+	// preparing a statement, which a transaction waits for.
 	readers = 4
 )
 
@@ -61,6 +62,7 @@ type DB struct {
 
 	writer  *writer
 	readers *sql.DB
+	reading chan struct{} // a place for each transaction that reads
 	life    sync.RWMutex // held for reading by reads, so that Close waits for them
 	// Guards prepared, the statements of readers by their text. database/sql
 	// prepares each once per connection.
@@ -111,15 +113,15 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	// where there is none the driver keeps to fsync.
 	_, _ = sqlite.Fdatasync(true)
 
-	d := &DB{path: path, onDamage: o.OnDamage, prepared: map[string]*sql.Stmt{}}
+	d := &DB{path: path, onDamage: o.OnDamage, prepared: map[string]*sql.Stmt{}, reading: make(chan struct{}, readers)}
 	if d.writer, err = newWriter(dsn(path, o.busy, false)); err != nil {
 		return nil, fmt.Errorf("opening database: %w", err)
 	}
 	if d.readers, err = sql.Open("sqlite", dsn(path, o.busy, true)); err != nil {
 		return nil, fmt.Errorf("opening database: %w", err)
 	}
-	d.readers.SetMaxOpenConns(readers)
-	d.readers.SetMaxIdleConns(readers)
+	d.readers.SetMaxOpenConns(readers + 1)
+	d.readers.SetMaxIdleConns(readers + 1)
 	if err := d.setUp(ctx, o.migrations, h != nil && doubtful); err != nil {
 		if newer, ok := errors.AsType[*NewerError](err); ok {
 			err = newer
@@ -270,6 +272,12 @@ func (d *DB) read(ctx context.Context, f func(queries) error) error {
 	defer d.life.RUnlock()
 	if d.writer.isClosed() {
 		return errClosed
+	}
+	select {
+	case d.reading <- struct{}{}:
+		defer func() { <-d.reading }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	tx, err := d.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
