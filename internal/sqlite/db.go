@@ -63,7 +63,7 @@ type DB struct {
 	writer  *writer
 	readers *sql.DB
 	reading chan struct{} // a place for each transaction that reads
-	life    sync.RWMutex // held for reading by reads, so that Close waits for them
+	life    sync.RWMutex  // held for reading by reads, so that Close waits for them
 	// Guards prepared, the statements of readers by their text. database/sql
 	// prepares each once per connection.
 	mu       sync.Mutex
