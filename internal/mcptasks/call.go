@@ -156,7 +156,7 @@ func (e *Extension) handle(c *Client, a handleAnswer) (*reply, error) {
 	if err != nil {
 		return nil, bug("%v", err)
 	}
-	w.InputRequests, w.Error = nil, nil // those come with tasks/get only
+	w.InputRequests = nil // it comes with tasks/get, like the result and the error
 	r := &reply{}
 	if r.members, err = members(`"resultType":"task"`, w); err != nil {
 		return nil, bug("%v", err)

@@ -193,7 +193,7 @@ func newLegacyTask(t Task, c *Client) (legacyTask, error) {
 	if err != nil {
 		return legacyTask{}, err
 	}
-	if t.Status == StatusCompleted && t.Result.IsError {
+	if t.Status == StatusCompleted && t.Result != nil && t.Result.IsError {
 		w.Status = StatusFailed // the revision counts a tool's error as one
 	}
 	return legacyTask{w.TaskID, w.Status, w.StatusMessage, w.CreatedAt, w.LastUpdatedAt, w.TTLMs, w.PollIntervalMs}, nil

@@ -111,6 +111,37 @@ func TestListingLegacyTasks(t *testing.T) {
 	}
 }
 
+// lean is a store that lists tasks without their results.
+type lean struct{ shelf }
+
+func (l lean) List(context.Context, *mcptasks.Client, string) ([]mcptasks.Task, string, error) {
+	t := l.shelf["done"]
+	t.Result = nil
+	f := l.shelf["failed"]
+	f.Error = nil
+	return []mcptasks.Task{t, f}, "", nil
+}
+
+func TestListedAndNewTasksNeedNoResult(t *testing.T) {
+	l := lean{newShelf()}
+	ext, server := newServer(l, mcptasks.Options{})
+	addTool(ext, server, "ended", mcptasks.TaskOptional, func(context.Context, *mcptasks.Call) (mcptasks.Answer, error) {
+		t := l.shelf["done"]
+		t.Result = nil
+		return mcptasks.Handle(t, ""), nil
+	})
+	p := open(t, ext, server, "2025-11-25")
+	if m := p.call("tasks/list", "{}"); m.Error != nil || !strings.Contains(m.line, `"completed"`) || !strings.Contains(m.line, `"failed"`) {
+		t.Errorf("%s", m.line)
+	}
+	if m := p.call("tools/call", `{"name":"ended","task":{}}`); !strings.Contains(m.line, `"completed"`) {
+		t.Errorf("%s", m.line)
+	}
+	if m := connect(t, ext, server).tool("ended", "{}", declared); m.field("status") != "completed" || m.field("result") != "" {
+		t.Errorf("%s", m.line)
+	}
+}
+
 // Who asks for a task gets one, though the result was there at once.
 func TestALegacyTaskOfAResultThatIsThereAtOnce(t *testing.T) {
 	ext, server := newServer(newStore(t), mcptasks.Options{})

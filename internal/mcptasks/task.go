@@ -52,7 +52,7 @@ type Task struct {
 	// clients show each key once.
 	InputRequests InputRequests
 	// Result is set where Status is completed. It is sent with
-	// resultType "complete".
+	// resultType "complete". It is not changed after it was given here.
 	Result *mcp.CallToolResult
 	// Error is set where Status is failed.
 	Error *jsonrpc.Error
@@ -109,6 +109,8 @@ type Lister interface {
 	Store
 	// List returns a page of the tasks that the client's own session made,
 	// newest first, and the cursor of the next page ("" = this was the last).
+	// They may lack Result and Error; but a completed task is listed as failed,
+	// as that revision wants it, only where its Result is there and has IsError.
 	// cursor is "" for the first page; for one that it did not give out the
 	// store returns a [*jsonrpc.Error] with -32602.
 	List(ctx context.Context, c *Client, cursor string) (tasks []Task, next string, err error)

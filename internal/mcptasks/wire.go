@@ -243,7 +243,7 @@ func newWireTask(t Task, c *Client) (wireTask, error) {
 		w.TTLMs = &ms
 	}
 	switch t.Status {
-	case StatusWorking, StatusCancelled:
+	case StatusWorking, StatusCompleted, StatusFailed, StatusCancelled:
 	case StatusInputRequired:
 		w.InputRequests = InputRequests{}
 		for key, r := range t.InputRequests {
@@ -254,15 +254,6 @@ func newWireTask(t Task, c *Client) (wireTask, error) {
 		if len(w.InputRequests) == 0 {
 			w.Status = StatusWorking
 		}
-	case StatusCompleted:
-		if t.Result == nil {
-			return w, fmt.Errorf("the server has no result of task %s, which is completed", t.ID)
-		}
-	case StatusFailed:
-		if t.Error == nil {
-			return w, fmt.Errorf("the server has no error of task %s, which has failed", t.ID)
-		}
-		w.Error = t.Error
 	default:
 		return w, fmt.Errorf("the server has task %s in the unknown status %q", t.ID, t.Status)
 	}
@@ -298,13 +289,22 @@ func detailed(t Task, c *Client, first string) (*reply, error) {
 		return nil, err
 	}
 	r := &reply{}
-	if r.members, err = members(first, w); err != nil {
-		return nil, err
-	}
-	if w.Status == StatusCompleted {
+	switch w.Status {
+	case StatusCompleted:
+		if t.Result == nil {
+			return nil, fmt.Errorf("the server has no result of task %s, which is completed", t.ID)
+		}
 		if r.result, err = newToolResult(t.Result, true); err != nil {
 			return nil, fmt.Errorf("the result of task %s: %w", t.ID, err)
 		}
+	case StatusFailed:
+		if t.Error == nil {
+			return nil, fmt.Errorf("the server has no error of task %s, which has failed", t.ID)
+		}
+		w.Error = t.Error
+	}
+	if r.members, err = members(first, w); err != nil {
+		return nil, err
 	}
 	r.Meta = copied(t.Meta)
 	return r, nil
