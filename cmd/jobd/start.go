@@ -113,7 +113,7 @@ func reborn(p config.Places, o startOptions) (*os.Process, error) {
 	old := unix.Umask(0o077) // for the files that the library makes
 	defer unix.Umask(old)
 	args := []string{"jobd", "daemon", "--reborn"}
-	if p.Home != "" && o.idle > 0 {
+	if p.Home != "" && o.idle > 0 && o.idle != idleExit {
 		args = append(args, "--idle-exit", o.idle.String())
 	}
 	env := config.DaemonEnv(os.Environ())
