@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"jobd/internal/jobs"
@@ -16,7 +18,7 @@ import (
 const (
 	ApplicationID = applicationID
 	MaxBatch      = maxBatch
-	Readers       = readers
+	Readers       = readers + 1 // the connections, one of them for preparing
 )
 
 func (o Options) WithBusyTimeout(d time.Duration) Options { o.busy = d; return o }
@@ -52,7 +54,7 @@ func (d *DB) OnWriter(ctx context.Context, statements ...string) (string, error)
 // OnReaders runs a query on each of the connections that read, at the same
 // time, so that none is asked twice.
 func (d *DB) OnReaders(ctx context.Context, query string) (values []string, err error) {
-	for range readers {
+	for range Readers {
 		c, err := d.readers.Conn(ctx)
 		if err != nil {
 			return nil, err
@@ -128,4 +130,24 @@ func (d *DB) Commits() (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// ReadTogether runs transactions that are all under way before the first of
+// them asks for a statement that was never prepared.
+func (d *DB) ReadTogether(ctx context.Context) error {
+	var begun, ended sync.WaitGroup
+	begun.Add(readers)
+	errs := make([]error, readers)
+	for i := range readers {
+		ended.Go(func() {
+			errs[i] = d.read(ctx, func(q queries) error {
+				begun.Done()
+				begun.Wait()
+				_, err := first(q, []any{new(int)}, fmt.Sprintf("SELECT %d", i))
+				return err
+			})
+		})
+	}
+	ended.Wait()
+	return errors.Join(errs...)
 }

@@ -143,7 +143,7 @@ func TestEveryConnectionIsSetUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"1", "1", "1", "1"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"1", "1", "1", "1", "1"}, got); diff != "" {
 		t.Errorf("query_only of the readers (-want +got):\n%s", diff)
 	}
 	if _, err := db.OnReaders(t.Context(), "DELETE FROM jobs"); err == nil {
