@@ -139,7 +139,7 @@ func (c *Client) fromInitialize() {
 		c.Name, c.Version = p.ClientInfo.Name, p.ClientInfo.Version
 	}
 	if caps := p.Capabilities; caps != nil {
-		c.Sampling, c.Roots = caps.Sampling != nil, caps.RootsV2 != nil
+		c.Sampling, c.Roots = caps.Sampling != nil, caps.RootsV2 != nil //nolint:staticcheck // deprecated, not gone: old clients have them
 		if modes := caps.Elicitation; modes != nil {
 			c.URL = modes.URL != nil
 			c.Form = modes.Form != nil || !c.URL

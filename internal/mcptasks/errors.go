@@ -14,7 +14,7 @@ func wireError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if wire, ok := err.(*jsonrpc.Error); ok {
+	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // the wrapped ones come below
 		return wire
 	}
 	wire := (*jsonrpc.Error)(nil)

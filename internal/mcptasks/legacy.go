@@ -131,6 +131,7 @@ func (e *Extension) legacyTools(ctx context.Context, method string, req mcp.Requ
 			t["execution"] = json.RawMessage(`{"taskSupport":"optional"}`)
 		case TaskRequired:
 			t["execution"] = json.RawMessage(`{"taskSupport":"required"}`)
+		case TaskForbidden: // the default of the revision
 		}
 	}
 	if m["tools"], err = encode(tools); err != nil {
@@ -228,14 +229,14 @@ func (e *Extension) legacyInstant(c *Client, result *mcp.CallToolResult) (*reply
 	if result == nil {
 		return nil, bug("a tool gave no result")
 	}
-	now, ttl := time.Now(), instantTTL
-	t := Task{ID: "instant-" + rand.Text(), Status: StatusCompleted, CreatedAt: now, LastUpdatedAt: now, TTL: &ttl,
+	at, ttl := now(), instantTTL
+	t := Task{ID: "instant-" + rand.Text(), Status: StatusCompleted, CreatedAt: at, LastUpdatedAt: at, TTL: &ttl,
 		PollInterval: 100 * time.Millisecond, Result: result}
 	l := c.request.conn.initialized()
 	l.mu.Lock()
 	l.instant[t.ID] = t
 	l.order = append(l.order, t.ID)
-	for len(l.order) > 0 && (len(l.order) > maxInstant || now.Sub(l.instant[l.order[0]].CreatedAt) > instantTTL) {
+	for len(l.order) > 0 && (len(l.order) > maxInstant || at.Sub(l.instant[l.order[0]].CreatedAt) > instantTTL) {
 		delete(l.instant, l.order[0])
 		l.order = l.order[1:]
 	}
@@ -260,7 +261,7 @@ func (e *Extension) legacyFind(ctx context.Context, c *Client, id string) (Task,
 	l.mu.Lock()
 	t, ok := l.instant[id]
 	l.mu.Unlock()
-	if ok && time.Since(t.CreatedAt) <= instantTTL {
+	if ok && now().Sub(t.CreatedAt) <= instantTTL {
 		return t, nil
 	}
 	t, err := e.store.Get(ctx, c, id)
@@ -349,8 +350,8 @@ func (e *Extension) legacyCancel(ctx context.Context, c *Client, id string) (*re
 	}
 	wait, stop := context.WithTimeout(ctx, cancelWait)
 	defer stop()
-	err = e.store.Watch(wait, c, id, func(now Task) error {
-		if t = now; t.Status.Final() {
+	err = e.store.Watch(wait, c, id, func(latest Task) error {
+		if t = latest; t.Status.Final() {
 			return errEnough
 		}
 		return nil
@@ -396,8 +397,9 @@ func (e *Extension) legacyResult(ctx context.Context, c *Client, p *taskParams) 
 			return nil, bug("task %s has failed and has no error", id)
 		}
 		return nil, t.Error
+	default:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the task was cancelled: " + t.StatusMessage}
 	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the task was cancelled: " + t.StatusMessage}
 }
 
 // legacyWait returns a task's final snapshot.
@@ -484,8 +486,8 @@ func (e *Extension) legacyNotify(c *Client, t Task) {
 		case <-ctx.Done():
 			return
 		}
-		err := e.store.Watch(ctx, &lasting, t.ID, func(now Task) error {
-			w, err := newLegacyTask(now, &lasting)
+		err := e.store.Watch(ctx, &lasting, t.ID, func(latest Task) error {
+			w, err := newLegacyTask(latest, &lasting)
 			if err != nil || w.Status == status {
 				return err
 			}

@@ -27,7 +27,7 @@ type Round struct {
 	State string
 }
 
-// ErrBadToken: the token was never given out, was used, or has expired.
+// ErrBadToken says that a token was never given out, was used, or has expired.
 var ErrBadToken = errors.New("requestState is unknown, expired or was used before")
 
 // Tokens keep rounds between a call and its repetition. A token is the
@@ -41,15 +41,15 @@ type Tokens interface {
 	Redeem(ctx context.Context, token string) (Round, error)
 }
 
-// NewTokens returns tokens kept in memory: at most max of them (the oldest goes
-// first), each for at most ttl.
-func NewTokens(max int, ttl time.Duration) Tokens {
-	return &memoryTokens{max: max, ttl: ttl, byToken: map[string]*list.Element{}, oldest: list.New()}
+// NewTokens returns tokens kept in memory: at most limit of them (the oldest
+// goes first), each for at most ttl.
+func NewTokens(limit int, ttl time.Duration) Tokens {
+	return &memoryTokens{limit: limit, ttl: ttl, byToken: map[string]*list.Element{}, oldest: list.New()}
 }
 
 type memoryTokens struct {
-	max int
-	ttl time.Duration
+	limit int
+	ttl   time.Duration
 
 	mu      sync.Mutex
 	byToken map[string]*list.Element
@@ -62,21 +62,23 @@ type memoryToken struct {
 	until time.Time
 }
 
+// Issue implements [Tokens].
 func (m *memoryTokens) Issue(_ context.Context, r Round) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
+	at := now()
 	for e := m.oldest.Front(); e != nil; e = m.oldest.Front() {
-		if m.oldest.Len() < m.max && now.Before(e.Value.(memoryToken).until) {
+		if m.oldest.Len() < m.limit && at.Before(e.Value.(memoryToken).until) {
 			break
 		}
 		m.drop(e)
 	}
-	t := memoryToken{token: rand.Text(), round: r, until: now.Add(m.ttl)}
+	t := memoryToken{token: rand.Text(), round: r, until: at.Add(m.ttl)}
 	m.byToken[t.token] = m.oldest.PushBack(t)
 	return t.token, nil
 }
 
+// Redeem implements [Tokens].
 func (m *memoryTokens) Redeem(_ context.Context, token string) (Round, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,10 +88,16 @@ func (m *memoryTokens) Redeem(_ context.Context, token string) (Round, error) {
 	}
 	m.drop(e)
 	t := e.Value.(memoryToken)
-	if !time.Now().Before(t.until) {
+	if !now().Before(t.until) {
 		return Round{}, ErrBadToken
 	}
 	return t.round, nil
+}
+
+// now is the only clock here: it decides how long tokens and results are kept in
+// memory, nothing that is told or stored elsewhere.
+func now() time.Time {
+	return time.Now() //nolint:forbidigo // a library that is handed no clock
 }
 
 func (m *memoryTokens) drop(e *list.Element) {

@@ -302,6 +302,7 @@ func detailed(t Task, c *Client, first string) (*reply, error) {
 			return nil, fmt.Errorf("the server has no error of task %s, which has failed", t.ID)
 		}
 		w.Error = t.Error
+	default: // the others have nothing more to send
 	}
 	if r.members, err = members(first, w); err != nil {
 		return nil, err

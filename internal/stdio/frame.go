@@ -22,10 +22,10 @@ type frame struct {
 // At the end of input it returns a nil frame and io.EOF.
 func readFrame(r *bufio.Reader, limit int) (*frame, error) {
 	var f frame
-	any := false
+	some := false
 	for {
 		piece, err := r.ReadSlice('\n')
-		any = any || len(piece) > 0
+		some = some || len(piece) > 0
 		done := err == nil
 		if done {
 			piece = piece[:len(piece)-1]
@@ -49,7 +49,7 @@ func readFrame(r *bufio.Reader, limit int) (*frame, error) {
 		case done:
 			return &f, nil
 		case errors.Is(err, bufio.ErrBufferFull):
-		case any && errors.Is(err, io.EOF):
+		case some && errors.Is(err, io.EOF):
 			return &f, nil // the next read says io.EOF again
 		default:
 			return nil, err

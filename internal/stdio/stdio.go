@@ -97,8 +97,12 @@ func (t *Transport) Serve(ctx context.Context, server *mcp.Server, outer mcp.Tra
 		_ = session.Close()
 		return errors.New("serving: the outer transport did not connect this one")
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- session.Wait() }()
+	var endErr error
+	ended := make(chan struct{}) // closed once endErr is set
+	go func() {
+		defer close(ended)
+		endErr = session.Wait()
+	}()
 
 	select {
 	case <-ctx.Done():
@@ -107,9 +111,8 @@ func (t *Transport) Serve(ctx context.Context, server *mcp.Server, outer mcp.Tra
 		err = c.writeErr
 	case <-c.over:
 		err = c.readErr
-	case err = <-ended:
-		// Another's Close, or one of the above at the same moment.
-		ended <- nil
+	case <-ended:
+		err = endErr // another's Close, or one of the above at the same moment
 	}
 	// The SDK cancels what is still open when it reads the end.
 	_ = c.Close()

@@ -90,12 +90,12 @@ func server(s *session) *mcp.Server {
 		return text("cancelled")
 	})
 	// gate lasts until the test opens it, whatever happens to its request.
-	server.AddTool(&mcp.Tool{Name: "gate", InputSchema: object}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	server.AddTool(&mcp.Tool{Name: "gate", InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		s.entered <- struct{}{}
 		<-s.release
 		return text("open")
 	})
-	server.AddTool(&mcp.Tool{Name: "fail", InputSchema: object}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	server.AddTool(&mcp.Tool{Name: "fail", InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return nil, errors.New("no luck")
 	})
 	return server

@@ -80,7 +80,7 @@ func encode(v any) ([]byte, error) {
 // code, and quotes parameters in others.
 func wireError(err error) *jsonrpc.Error {
 	out := jsonrpc.Error{Message: err.Error()}
-	if wire, ok := err.(*jsonrpc.Error); ok {
+	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // the wrapped ones come next
 		out = *wire
 	} else if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
 		out.Code = wire.Code // the SDK gives up the data of a wrapped error, too

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,7 +33,7 @@ func main() {
 }
 
 func run() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
@@ -49,11 +50,17 @@ func run() error {
 	front := &http.Server{Handler: checkName(handler), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(listener) }()
-	fmt.Printf("http://%s/\n", listener.Addr())
+	if _, err := fmt.Fprintf(os.Stdout, "http://%s/\n", listener.Addr()); err != nil {
+		return fmt.Errorf("printing the URL: %w", err)
+	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	err = front.Close()
-	<-served
-	return err
+	if err := front.Close(); err != nil {
+		return fmt.Errorf("closing the front: %w", err)
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // checkName refuses tasks requests whose Mcp-Name header is not the task's id,

@@ -74,8 +74,8 @@ type Run struct {
 // brings, cancels it, whatever the function returns then.
 func (s *Store) Start(c *mcptasks.Client, run func(context.Context, *Run) (*mcp.CallToolResult, error)) mcptasks.Task {
 	ctx, cancel := context.WithCancel(context.Background())
-	now := time.Now()
-	t := &task{id: rand.Text(), created: now, updated: now, status: mcptasks.StatusWorking, message: "accepted",
+	at := now()
+	t := &task{id: rand.Text(), created: at, updated: at, status: mcptasks.StatusWorking, message: "accepted",
 		cancel: cancel, changed: make(chan struct{})}
 	if s.Owner != nil {
 		t.owner = s.Owner(c)
@@ -138,9 +138,13 @@ func (r *Run) Ask(ctx context.Context, questions mcptasks.InputRequests) (mcptas
 	return t.answers, nil
 }
 
+func now() time.Time {
+	return time.Now() //nolint:forbidigo // for tests, which are handed no clock
+}
+
 // touch makes a change known; the store is locked.
 func (t *task) touch() {
-	t.updated = time.Now()
+	t.updated = now()
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
