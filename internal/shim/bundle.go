@@ -75,10 +75,12 @@ func create(path string, content []byte, flag int, durable bool) error {
 // replace puts content under path, all or nothing.
 func replace(path string, content []byte, durable bool) error {
 	tmp := path + ".tmp"
-	if err := create(tmp, content, os.O_TRUNC, durable); err != nil {
-		return err
+	err := create(tmp, content, os.O_TRUNC, durable)
+	if err == nil {
+		err = os.Rename(tmp, path)
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err != nil {
+		_ = os.Remove(tmp)
 		return err
 	}
 	if durable {

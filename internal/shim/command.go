@@ -62,9 +62,8 @@ func (c command) start(stdin, output *os.File) (pid int, err error) {
 	return pid, nil
 }
 
-// ownFiles is how many open files a shim itself needs at most. The hard limit
-// of a command is not set below, since a process that lowers its own cannot take
-// it back.
+// ownFiles is how many open files a shim itself needs at most, also between
+// fork and exec. The limits of a command are not set below.
 const ownFiles = 64
 
 // limit sets the limits of open files, as far as this process may. It does so
@@ -80,7 +79,7 @@ func (c command) limit() (restore func()) {
 		want.Max = max(c.hard, ownFiles)
 	}
 	if c.soft != 0 {
-		want.Cur = c.soft
+		want.Cur = max(c.soft, ownFiles)
 	}
 	want.Cur = min(want.Cur, want.Max)
 	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want) != nil {

@@ -20,7 +20,8 @@
 //	shim.lock     held = the shim lives; inside, which process it is
 //	launch.json   written just before exec: from here on the command may have run
 //	started.json  the command's process id and when it started
-//	stop          the cause of a stop that was asked for
+//	stop          the cause of a stop that was asked for; empty if the disk was
+//	              full, which reads as a cancel
 //	exit.json     the shim's last word: how the command ended
 //	output/       what the command printed, see below
 //	shim.log      the shim's own complaints; unlinked at a regular end if empty

@@ -435,7 +435,8 @@ func (h *holder) drain() {
 		h.event(nil)
 	}
 	h.out.close()
-	h.exit.OutputTotal, h.exit.OutputDropped = h.out.total, h.out.total-h.out.kept
+	total, kept := h.out.size()
+	h.exit.OutputTotal, h.exit.OutputDropped = total, total-kept
 	// What is left behind must neither block on a full pipe nor be killed by a
 	// closed one.
 	go func() {
@@ -536,7 +537,7 @@ func (h *holder) spawnDaemon() (int, error) {
 	}
 	defer null.Close()
 	fd := null.Fd()
-	return syscall.ForkExec(filepath.Join(h.dir, "jobd"), []string{"jobd", "start"}, &syscall.ProcAttr{
+	return syscall.ForkExec(filepath.Join(h.dir, "jobd"), []string{"jobd", "start", "--unless-stopped"}, &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Files: []uintptr{fd, fd, fd}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,12 +45,13 @@ func parseSegment(name string) (int64, bool) {
 	return int64(n), err == nil
 }
 
-// A recorder writes a job's output into segments. It is used by one goroutine.
-// It never fails: what cannot be kept is counted.
+// A recorder writes a job's output into segments. It never fails: what cannot be
+// kept is counted.
 type recorder struct {
 	dir  string
-	now  func() time.Time
 	room func(dir string) bool // whether the disk has room for more
+
+	mu sync.Mutex // guards what follows
 
 	head, tail, part int64 // limits: of the head, of the tail, of one file of the tail
 
@@ -64,11 +66,13 @@ type recorder struct {
 	tailSize int64     // bytes in the tail
 	unlooked int64     // bytes written since the last look at the free space
 
-	// failing: bytes are dropped until retryAt. marker is an empty segment that
-	// says how far the output got; it is renamed as that grows.
+	// failing: bytes are dropped until again has fired. marker is the name of
+	// seg; while that is empty it says how far the output got, and is renamed as
+	// that grows.
 	failing bool
-	retryAt time.Time
+	again   *time.Timer
 	marker  string
+	closed  bool
 }
 
 // A segment is one file of the output.
@@ -82,7 +86,7 @@ func newRecorder(dir string, limit int64) *recorder {
 	if limit <= 0 {
 		limit = defaultOutputLimit
 	}
-	r := &recorder{dir: dir, now: time.Now, room: hasRoom, head: limit / 4}
+	r := &recorder{dir: dir, room: hasRoom, head: limit / 4}
 	r.tail = limit - r.head
 	r.part = min(max(r.tail/tailParts, minSegment), max(r.tail/2, 1))
 	r.unlooked = spaceEvery
@@ -102,9 +106,11 @@ func hasRoom(dir string) bool {
 
 // Write takes the next bytes of the output. It returns no error.
 func (r *recorder) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	n := len(p)
 	for len(p) > 0 {
-		if r.failing && r.now().Before(r.retryAt) {
+		if r.failing {
 			r.total += int64(len(p))
 			break
 		}
@@ -120,6 +126,13 @@ func (r *recorder) Write(p []byte) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// size returns how many bytes there were, and how many of them are kept.
+func (r *recorder) size() (total, kept int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total, r.kept
 }
 
 // wrote counts bytes that are in the segment.
@@ -141,17 +154,41 @@ func (r *recorder) fail() {
 	if r.seg != nil && r.segSize > 0 {
 		// A write that failed may have left bytes that were not counted.
 		_ = r.seg.Truncate(r.segSize)
-		r.close()
+		r.end()
 	}
-	r.failing, r.retryAt = true, r.now().Add(retryAfter)
+	r.failing = true
+	r.again = time.AfterFunc(retryAfter, r.retry)
 }
 
-// close ends the present segment.
-func (r *recorder) close() {
+// retry ends the dropping if it can, and tells readers how far the output got.
+func (r *recorder) retry() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.failing || r.closed {
+		return
+	}
+	if err := r.open(); err != nil {
+		r.fail()
+	}
+}
+
+// end ends the present segment.
+func (r *recorder) end() {
 	if r.seg != nil {
 		_ = r.seg.Close() // nothing is buffered; a failed write was told by write
 		r.seg = nil
 	}
+}
+
+// close ends the output.
+func (r *recorder) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.again != nil {
+		r.again.Stop()
+	}
+	r.end()
 }
 
 // open makes sure that there is a segment with room for at least one byte, and
@@ -168,7 +205,7 @@ func (r *recorder) open() error {
 			return err
 		}
 	case r.segSize >= r.segLimit:
-		r.close()
+		r.end()
 		if err := r.begin(); err != nil {
 			return err
 		}

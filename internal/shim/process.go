@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -160,7 +161,14 @@ func (p *Process) Stop(_ context.Context, cause jobs.Cause) error {
 		return &jobs.Error{Kind: jobs.ErrInvalid, Message: fmt.Sprintf("job %s cannot be stopped: %v", p.b.id(), err), Err: err}
 	}
 	if !p.b.exists(fileStop) {
-		if err := p.b.writeRecord(fileStop, &rec, true); err != nil {
+		err := p.b.writeRecord(fileStop, &rec, true)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			// A full disk must not keep anybody from ending the job that fills it.
+			// A file without content needs no room, and its being there is all that
+			// the shim looks at.
+			err = create(p.b.file(fileStop), nil, os.O_EXCL, true)
+		}
+		if err != nil {
 			return &jobs.Error{Kind: jobs.ErrUnavailable, Message: fmt.Sprintf("the stop of job %s cannot be recorded: %v", p.b.id(), err), Err: err}
 		}
 	}

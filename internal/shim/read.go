@@ -156,29 +156,52 @@ func (l listing) tail(limit int64) int64 {
 // listing reads the names and sizes of the segments. The shim may write and
 // delete meanwhile.
 func (b bundle) listing() (listing, error) {
-	var l listing
 	// The exit record first: once it is there, the segments stay as they are.
 	var exit exitRecord
-	ended := b.readRecord(fileExit, &exit)
-	if ended != nil && !errors.Is(ended, fs.ErrNotExist) {
-		// A damaged record must not hide the output.
-		ended = fs.ErrNotExist
+	// A damaged record must not hide the output: what is there can be counted.
+	ended := b.readRecord(fileExit, &exit) == nil
+	for {
+		l, err := b.segments()
+		if errors.Is(err, errOvertaken) {
+			continue
+		}
+		if err != nil {
+			return listing{}, fmt.Errorf("reading the output: %w", err)
+		}
+		if ended {
+			l.total = max(l.total, exit.OutputTotal)
+		}
+		l.dropped = l.total
+		for _, s := range l.segments {
+			l.dropped -= s.size
+		}
+		return l, nil
 	}
-	names, err := os.ReadDir(b.file(dirOutput))
+}
+
+// errOvertaken says that the shim has deleted what was the newest segment a
+// moment ago: there are newer ones, without which the total would go back.
+var errOvertaken = errors.New("overtaken by the shim")
+
+// segments is listing without what needs the exit record.
+func (b bundle) segments() (listing, error) {
+	var l listing
+	names, err := os.ReadDir(b.file(dirOutput)) // sorted by name, so by offset
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return listing{}, fmt.Errorf("reading the output: %w", err)
+		return listing{}, err
 	}
-	for _, e := range names { // sorted by name, so by offset
+	gone := false
+	for _, e := range names {
 		offset, ok := parseSegment(e.Name())
 		if !ok {
 			continue
 		}
 		fi, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
+		if gone = errors.Is(err, fs.ErrNotExist); gone {
 			continue
 		}
 		if err != nil {
-			return listing{}, fmt.Errorf("reading the output: %w", err)
+			return listing{}, err
 		}
 		if !fi.Mode().IsRegular() {
 			continue
@@ -192,12 +215,8 @@ func (b bundle) listing() (listing, error) {
 			l.segments = append(l.segments, segment{offset: offset, size: fi.Size()})
 		}
 	}
-	if ended == nil {
-		l.total = max(l.total, exit.OutputTotal)
-	}
-	l.dropped = l.total
-	for _, s := range l.segments {
-		l.dropped -= s.size
+	if gone {
+		return listing{}, errOvertaken
 	}
 	return l, nil
 }

@@ -387,7 +387,9 @@ func (r *Runner) Inspect(_ context.Context, id string) (jobs.Remains, error) {
 		rem.Exit = &e
 	}
 	var stop stopRecord
-	if read(fileStop, &stop) {
+	if fi, err := os.Lstat(b.file(fileStop)); err == nil && fi.Size() == 0 {
+		rem.StopAsked = jobs.CauseCancel // see Process.Stop
+	} else if read(fileStop, &stop) {
 		rem.StopAsked = stop.Cause
 	}
 	_, err = b.readEnviron()

@@ -553,3 +553,8 @@ func TestSpecIsReadBackAsItWasGiven(t *testing.T) {
 		t.Errorf("an unknown job gave %v", err)
 	}
 }
+
+// shimIn makes a runner use the binaries in another directory.
+func shimIn(bin string) func(*shim.Options) {
+	return func(o *shim.Options) { o.ShimPath = filepath.Join(bin, "jobd-shim") }
+}
