@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jobd/internal/e2e/rig"
 )
 
@@ -67,9 +69,19 @@ func TestDaemonIsKilled_JobsRunOnAndTheDaemonComesBack(t *testing.T) {
 	}
 	front := r.Front("session")
 	jobs := map[string]expectation{}
-	for i := range 9 {
+	// All at once: a job that waits in the queue is answered after a second.
+	answers := make([]<-chan rig.Message, 9)
+	for i := range answers {
 		name := fmt.Sprintf("job%d", i)
-		jobs[name] = expectation{front.Run(map[string]any{"command": script(name, 3, i), "name": name}), i}
+		answers[i] = front.Start("tools/call", map[string]any{"name": "run_job",
+			"arguments": map[string]any{"command": script(name, 3, i), "name": name}})
+	}
+	for i, answer := range answers {
+		m, ok := <-answer
+		if !ok {
+			t.Fatal("mcp-stdio ended")
+		}
+		jobs[fmt.Sprintf("job%d", i)] = expectation{front.Result(m).TaskID, i}
 	}
 	running, queued := 0, 0
 	for _, job := range r.Jobs() {
@@ -92,16 +104,7 @@ func TestDaemonIsKilled_JobsRunOnAndTheDaemonComesBack(t *testing.T) {
 		daemon = status.PID
 		return err == nil && daemon != killed
 	})
-	for _, p := range r.Processes("jobd") {
-		if p.PID == daemon && p.Session != p.PID {
-			t.Errorf("the daemon is in the session of another: %s", p)
-		}
-		for _, shim := range r.Processes("jobd-shim") {
-			if p.Parent == shim.PID {
-				t.Errorf("the daemon hangs under a job: %s", p)
-			}
-		}
-	}
+	free(t, daemon)
 	came(t, r, jobs)
 	for name, want := range jobs {
 		task := front.Task(want.id)
@@ -129,13 +132,7 @@ func TestDaemonIsKilled_WhileJobsAreLaunched(t *testing.T) {
 		all.Go(func() {
 			for i := range each {
 				name, code := fmt.Sprintf("job%d-%d", s, i), (s+i)%5
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				out := rig.Run(t, r.Command(ctx, "jobd", "run", "--name", name, "--", "sh", "-c", script(name, 0.2, code)))
-				cancel()
-				if out.Code != 0 {
-					t.Errorf("jobd run of %s ended with %d: %s", name, out.Code, out.Stderr)
-					continue
-				}
+				submit(t, r, name, script(name, 0.2, code))
 				mu.Lock()
 				jobs[name] = expectation{"", code}
 				mu.Unlock()
@@ -149,7 +146,7 @@ func TestDaemonIsKilled_WhileJobsAreLaunched(t *testing.T) {
 		select {
 		case <-done:
 			loop = false
-		case <-time.After(time.Duration(20+17*kills%60) * time.Millisecond):
+		case <-time.After(time.Duration(50+37*kills%200) * time.Millisecond):
 			if status, err := r.Ask(); err == nil && syscall.Kill(status.PID, syscall.SIGKILL) == nil {
 				kills++
 			}
@@ -169,6 +166,23 @@ func TestDaemonIsKilled_WhileJobsAreLaunched(t *testing.T) {
 	came(t, r, jobs)
 }
 
+// submit starts a job by the command line. A person whose jobd was killed under
+// them says it again, with the same key.
+func submit(t *testing.T, r *rig.Rig, name, command string) {
+	t.Helper()
+	var out rig.Outcome
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		out = rig.Run(t, r.Command(ctx, "jobd", "run", "--name", name, "--key", name, "--", "bash", "-c", command))
+		cancel()
+		if out.Code == 0 {
+			return
+		}
+		t.Logf("jobd run of %s ended with %d: %s", name, out.Code, out.Stderr)
+	}
+	t.Errorf("jobd run of %s ended with %d, five times: %s", name, out.Code, out.Stderr)
+}
+
 // A job that runs jobd itself, with the daemon dead, must not become the
 // daemon's parent or leave its environment to it.
 func TestDaemon_IsNotStartedByAJob(t *testing.T) {
@@ -183,17 +197,26 @@ func TestDaemon_IsNotStartedByAJob(t *testing.T) {
 		t.Errorf("the job saw %s", seen)
 	}
 	daemon := r.Daemon()
-	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", daemon))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(environ), "JOBD_JOB_ID") {
-		t.Error("the daemon has the environment of a job")
-	}
+	free(t, daemon)
 	// If the daemon hung under the job, the job's end would be its end too.
 	r.Jobd("cancel", id)
 	r.UntilState(30*time.Second, id, "cancelled")
 	if now := r.Daemon(); now != daemon {
 		t.Errorf("the daemon %d ended with the job", daemon)
+	}
+}
+
+// free checks that a daemon has a session of its own and nothing of a job.
+func free(t *testing.T, daemon int) {
+	t.Helper()
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", daemon))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(environ), "JOBD_JOB_ID=") {
+		t.Errorf("the daemon has the environment of a job: %q", environ)
+	}
+	if session, err := unix.Getsid(daemon); err != nil || session != daemon {
+		t.Errorf("the daemon %d is in session %d (%v)", daemon, session, err)
 	}
 }

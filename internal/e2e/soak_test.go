@@ -198,35 +198,29 @@ func check(t *testing.T, r *rig.Rig, f fate, job rig.Job, ran int) {
 	}
 }
 
-// submitByTool calls run_job, and again after mcp-stdio was killed, with the
-// same key, until it is answered.
+// submitByTool calls run_job, and again with the same key when mcp-stdio was
+// killed, or when the daemon was killed as often as it was started.
 func submitByTool(t *testing.T, r *rig.Rig, fates []fate) {
 	front := r.Front("session-" + t.Name())
 	for _, f := range fates {
-		for {
+		var result rig.ToolResult
+		rig.Until(t, time.Minute, "run_job of "+f.name+" gives a job", func() bool {
 			answer, ok := <-front.Start("tools/call", map[string]any{"name": "run_job",
 				"arguments": map[string]any{"command": f.command(), "name": f.name, "idempotency_key": f.name}})
 			if !ok {
 				front = r.Front("session-" + t.Name())
-				continue
+				return false
 			}
-			// A command that fails within a second is a result that is an error.
-			if result := front.Result(answer); result.TaskID == "" && result.Meta.Job.ID == "" {
-				t.Errorf("run_job of %s gave no job: %s", f.name, answer.Line)
-			}
-			break
-		}
+			result = front.Result(answer)
+			// A command that ends within a second is answered with its result.
+			return result.TaskID != "" || result.Meta.Job.ID != ""
+		})
 	}
 }
 
 func submitByShell(t *testing.T, r *rig.Rig, fates []fate) {
 	for _, f := range fates {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		out := rig.Run(t, r.Command(ctx, "jobd", "run", "--name", f.name, "--", "bash", "-c", f.command()))
-		cancel()
-		if out.Code != 0 {
-			t.Errorf("jobd run of %s ended with %d: %s", f.name, out.Code, out.Stderr)
-		}
+		submit(t, r, f.name, f.command())
 	}
 }
 

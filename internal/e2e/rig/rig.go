@@ -63,8 +63,9 @@ func (r *Rig) For(t testing.TB) *Rig {
 func (r *Rig) close() {
 	if r.t.Failed() {
 		r.t.Logf("processes left:\n%s", r.processList())
+		r.dumpStuck()
 		if log, err := os.ReadFile(r.StateDir() + "/jobd.log"); err == nil {
-			r.t.Logf("the end of jobd.log:\n%s", log[max(0, len(log)-8000):])
+			r.t.Logf("the end of jobd.log:\n%s", log[max(0, len(log)-20000):])
 		}
 	}
 	end("HOME=" + r.Home)
@@ -74,6 +75,24 @@ func (r *Rig) close() {
 	}
 	if err := os.RemoveAll(r.Dir); err != nil {
 		r.t.Errorf("removing %s: %v", r.Dir, err)
+	}
+}
+
+// dumpStuck makes a daemon that does not answer write its goroutines to its
+// log.
+func (r *Rig) dumpStuck() {
+	if _, err := r.Ask(); err == nil {
+		return
+	}
+	for _, p := range r.Processes("jobd") {
+		if p.Session == p.PID && syscall.Kill(p.PID, syscall.SIGQUIT) == nil {
+			for range 100 {
+				if !Alive(p.PID) {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
 	}
 }
 
