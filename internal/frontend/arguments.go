@@ -89,11 +89,11 @@ func wrong(format string, args ...any) error { return wrongArgument(fmt.Sprintf(
 // decode checks the arguments of a call to tool and stores them in into, a
 // pointer to a struct with JSON tags. Its error is a [wrongArgument].
 func decode(tool string, params []param, arguments json.RawMessage, into any) error {
-	if len(bytes.TrimSpace(arguments)) == 0 {
+	if trimmed := bytes.TrimSpace(arguments); len(trimmed) == 0 || string(trimmed) == "null" {
 		arguments = json.RawMessage("{}")
 	}
 	var sent map[string]json.RawMessage
-	if err := json.Unmarshal(arguments, &sent); err != nil || sent == nil {
+	if err := json.Unmarshal(arguments, &sent); err != nil {
 		return wrong("%s takes its arguments as a JSON object, like %s; it got %s.", tool, example(params), kindOf(arguments))
 	}
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
@@ -195,13 +195,15 @@ func hasNull(raw json.RawMessage) bool {
 // unknownArgument names the argument that was probably meant.
 func unknownArgument(tool, name string, params []param) error {
 	names := make([]string, len(params))
-	best, distance := "", 4
+	best, distance := "", 1+len(name)/3
 	for i, p := range params {
 		names[i] = p.name
-		if d := editDistance(strings.ToLower(name), p.name); d < distance {
+		d := editDistance(strings.ToLower(name), p.name)
+		if abbreviates(name, p.name) || abbreviates(p.name, name) {
+			d = 0
+		}
+		if d < distance {
 			best, distance = p.name, d
-		} else if best == "" && len(name) > 2 && (strings.HasPrefix(p.name, name) || strings.HasPrefix(name, p.name)) {
-			best = p.name
 		}
 	}
 	hint := ""
@@ -209,6 +211,21 @@ func unknownArgument(tool, name string, params []param) error {
 		hint = fmt.Sprintf(" Did you mean %q?", best)
 	}
 	return wrong("%s has no argument %s.%s It takes %s.", tool, quoted(name, 60), hint, strings.Join(names, ", "))
+}
+
+// abbreviates reports whether all letters of short are in long, in order, from
+// the first on: "cmd" for "command", "timeout" for "timeout_seconds".
+func abbreviates(short, long string) bool {
+	if len(short) < 3 || len(long) < len(short) || short[0] != long[0] {
+		return false
+	}
+	i := 0
+	for j := 0; j < len(long) && i < len(short); j++ {
+		if short[i] == long[j] {
+			i++
+		}
+	}
+	return i == len(short)
 }
 
 // editDistance is the Levenshtein distance of two short names.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"jobd/internal/ipc"
@@ -79,7 +80,13 @@ func (f *Frontend) lists(next mcp.MethodHandler) mcp.MethodHandler {
 // find is the middleware that looks for a tool that is not known yet: the
 // daemon may not have been there when the tools were listed.
 func (c *catalog) find(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	return func(ctx context.Context, method string, req mcp.Request) (_ mcp.Result, err error) {
+		defer func() { // outside of what the extension catches
+			if v := recover(); v != nil {
+				c.f.log.Error("panic", "while", method, "value", v)
+				err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the server has a bug: looking for a tool failed"}
+			}
+		}()
 		if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil && !c.has(call.Params.Name) {
 			within, cancel := context.WithTimeout(ctx, listWait)
 			reply, err := c.f.daemon.Tools(within, ipc.ToolsRequest{Project: c.f.caller.Project})

@@ -98,8 +98,8 @@ func New(o Options) *Frontend {
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.TTLMs, c.CacheScope = 0, "private" },
 		})
 	f.catalog = newCatalog(f, o.ConfigDir)
-	// The extension's middleware goes around listing, which asks it for the
-	// client; a tool that is not known yet is looked for before it sees the call.
+	// Listing asks the extension for the client, so it goes within its middleware;
+	// a tool that is not known yet is looked for before that sees the call.
 	f.server.AddReceivingMiddleware(f.lists)
 	f.ext.Attach(f.server)
 	f.server.AddReceivingMiddleware(f.catalog.find)

@@ -180,7 +180,7 @@ func summary(job ipc.Job) string {
 		}
 		return who + " was ended by its timeout after " + after + "."
 	case stateUnanswered:
-		return who + " was ended because nobody answered its question in time."
+		return because(who + " was ended because it was not answered")
 	case stateCancelled:
 		return because(who + " was cancelled after " + after)
 	case stateErrored:
@@ -205,14 +205,22 @@ func next(r ipc.Result) string {
 		}
 		return "Next: find the cause in the output, fix it, and call again. " + again
 	case stateTimedOut:
-		return "Next: call again with a larger timeout_seconds (0 = none), or make the work smaller. What it did before the timeout was not undone."
-	case stateUnanswered:
-		about := "The question was withdrawn with the job."
-		if q := r.Unanswered; q != nil {
-			about = "It asked: " + quoted(q.Message, 500) + "."
+		how := "call again with a larger timeout_seconds (0 = none)"
+		if job.Tool != toolRunJob {
+			how = "tell the person to raise the timeout in the job file"
 		}
-		return about + "\nNext: tell the person. Call again when someone is there to answer, with a larger question_timeout_seconds, " +
-			"or with the answer as an argument if the command takes one. Do not make up the answer."
+		return "Next: " + how + ", or make the work smaller. What it did before the timeout was not undone."
+	case stateUnanswered:
+		about := ""
+		if q := r.Unanswered; q != nil && !strings.Contains(job.Reason, oneLine(q.Message, 500)) {
+			about = "It asked: " + quoted(q.Message, 500) + ".\n"
+		}
+		longer := "with a larger question_timeout_seconds, or "
+		if job.Tool != toolRunJob {
+			longer = ""
+		}
+		return about + "Next: tell the person what was asked. Call again when someone is there to answer, " + longer +
+			"with the answer as an argument if there is one for it. Do not make up the answer."
 	case stateCancelled:
 		return "Next: nothing, unless the work is still wanted. " + again
 	case stateErrored:

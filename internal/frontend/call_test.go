@@ -1,0 +1,565 @@
+package frontend
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"jobd/internal/ipc"
+)
+
+// bubble runs a test with a clock that jumps when all goroutines wait.
+func bubble(t *testing.T, caps map[string]any, f func(t *testing.T, d *fakeDaemon, p *peer)) {
+	t.Helper()
+	bubbleWith(t, caps, nil, f)
+}
+
+func bubbleWith(t *testing.T, caps map[string]any, change func(*Options), f func(t *testing.T, d *fakeDaemon, p *peer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFakeDaemon()
+		p := connect(t, d, caps, change)
+		f(t, d, p)
+		p.end()
+	})
+}
+
+func only[T any](t *testing.T, list []T) T {
+	t.Helper()
+	if len(list) != 1 {
+		t.Fatalf("there are %d, want 1: %+v", len(list), list)
+	}
+	return list[0]
+}
+
+func TestACallBecomesATask(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		start := time.Now()
+		r := p.call("run_job", map[string]any{"command": "make test"}, map[string]any{"claudecode/toolUseId": "toolu_1"}).wait()
+		if r.err != nil || r.result["resultType"] != "task" {
+			t.Fatalf("got %+v", r)
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("the handle came after %v, want the answer_within of 1 s", took)
+		}
+		id := d.jobs[0].ID
+		if r.result["taskId"] != id || r.result["status"] != "working" || r.result["ttlMs"] != nil || r.result["pollIntervalMs"] != 500.0 {
+			t.Errorf("the handle is %v", r.result)
+		}
+		note := r.result["_meta"].(map[string]any)["com.anthropic/agent-task"].(map[string]any)["modelImmediateResponse"].(string)
+		for _, part := range []string{short(id), id, "outlives this session", "get_job"} {
+			if !strings.Contains(note, part) {
+				t.Errorf("%q is not in the note %q", part, note)
+			}
+		}
+		s := only(t, d.submits)
+		if s.Tool != "run_job" || s.Command != "make test" || s.Project != "/" || s.Dir != "/" || s.Session != "session-1" || !s.Interactive || s.Umask != 0o22 || string(s.Environ) != "PATH=/bin\x00" {
+			t.Errorf("submitted %+v", s)
+		}
+
+		if got := p.request("tasks/get", map[string]any{"taskId": id}); got["status"] != "working" || got["statusMessage"] != "running" {
+			t.Errorf("tasks/get says %v", got)
+		}
+		d.finish(id, stateFailed, "main.go:3: undefined\n", nil)
+		got := p.request("tasks/get", map[string]any{"taskId": id})
+		result, _ := got["result"].(map[string]any)
+		if got["status"] != "completed" || result["isError"] != true || result["resultType"] != "complete" || got["ttlMs"] == nil {
+			t.Errorf("tasks/get says %v", got)
+		}
+		if text := textOf(result); !strings.Contains(text, "exit code 1") || !strings.Contains(text, "main.go:3: undefined") {
+			t.Errorf("the result is %q", text)
+		}
+	})
+}
+
+func TestAQuickJobIsAnsweredAtOnce(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		call := p.call("run_job", map[string]any{"argv": []string{"true"}}, nil)
+		time.Sleep(400 * time.Millisecond)
+		d.finish(d.jobs[0].ID, stateSucceeded, "ok\n", nil)
+		r := call.wait()
+		r.must(t, "succeeded after 0.4 s", "ok")
+		if r.result["resultType"] != "complete" || r.result["taskId"] != nil || r.isError() {
+			t.Errorf("got %v", r.result)
+		}
+	})
+}
+
+func TestAnswerWithinZeroNeverWaits(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		d.onSubmit = func(string, ipc.SubmitRequest) (ipc.SubmitReply, error) {
+			return ipc.SubmitReply{Job: *d.add(ipc.Job{Name: "x"})}, nil
+		}
+		start := time.Now()
+		if r := p.call("run_job", map[string]any{"command": "x"}, nil).wait(); r.result["resultType"] != "task" || time.Since(start) != 0 {
+			t.Errorf("got %v after %v", r.result, time.Since(start))
+		}
+	})
+}
+
+func TestAQuestionEndsTheWaitForTheHandle(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		call := p.call("run_job", map[string]any{"command": "x"}, nil)
+		time.Sleep(200 * time.Millisecond)
+		id := d.jobs[0].ID
+		start := time.Now()
+		d.ask(id, confirm("q1"))
+		r := call.wait()
+		if r.result["resultType"] != "task" || time.Since(start) != 0 {
+			t.Fatalf("got %v after %v", r.result, time.Since(start))
+		}
+		got := p.request("tasks/get", map[string]any{"taskId": id})
+		requests, _ := got["inputRequests"].(map[string]any)
+		q, _ := requests["q1"].(map[string]any)
+		params, _ := q["params"].(map[string]any)
+		if got["status"] != "input_required" || q["method"] != "elicitation/create" || params["message"] != "Deploy to production?" || params["requestedSchema"] == nil {
+			t.Fatalf("tasks/get says %v", got)
+		}
+		p.request("tasks/update", map[string]any{"taskId": id, "inputResponses": map[string]any{"q1": map[string]any{"action": "accept", "content": map[string]any{"confirm": true}}, "other": map[string]any{"action": "accept"}}})
+		if got := p.request("tasks/get", map[string]any{"taskId": id}); got["status"] != "working" || got["inputRequests"] != nil {
+			t.Errorf("after the answer tasks/get says %v", got)
+		}
+		a := d.answered[0]
+		for _, other := range d.answered {
+			if other.Question == "q1" {
+				a = other
+			}
+		}
+		if a.Action != "accept" || string(a.Content) != `{"confirm":true}` || a.By != "form" || a.Model {
+			t.Errorf("the daemon was told %+v", a)
+		}
+	})
+}
+
+func TestACallWithoutTasksWaitsWithProgress(t *testing.T) {
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
+		call := p.call("run_job", map[string]any{"command": "x"}, map[string]any{"progressToken": "tok"})
+		time.Sleep(35 * time.Second)
+		synctest.Wait()
+		notes := p.told("notifications/progress")
+		if len(notes) != 3 {
+			t.Fatalf("after 35 s there are %d notifications: %v", len(notes), notes)
+		}
+		if n := notes[2]; n["progressToken"] != "tok" || n["progress"] != 30.0 || n["total"] != nil || n["message"] != "running" {
+			t.Errorf("the third is %v", n)
+		}
+		id := d.jobs[0].ID
+		d.job(id, func(j *ipc.Job) { j.StatusMessage = "3/10 comp\x1b[1miling" })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if notes := p.told("notifications/progress"); notes[len(notes)-1]["message"] != "3/10 compiling" {
+			t.Errorf("the job's own progress is not told: %v", notes)
+		}
+		for range 50 { // many changes in a short time
+			d.job(id, func(j *ipc.Job) {})
+			time.Sleep(20 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := len(p.told("notifications/progress")); n > 6 {
+			t.Errorf("%d notifications; changes are told once a second at most", n)
+		}
+		time.Sleep(3 * time.Hour)
+		if call.answered() {
+			t.Fatal("the call ended before the job")
+		}
+		d.finish(id, stateSucceeded, "ok\n", nil)
+		call.wait().must(t, "succeeded after 3 h")
+		last := 0.0
+		for _, n := range p.told("notifications/progress") {
+			if v := n["progress"].(float64); v <= last {
+				t.Errorf("progress fell from %v to %v", last, v)
+			} else {
+				last = v
+			}
+		}
+	})
+}
+
+func TestACallWithoutTasksAndProgressGetsAHandleInText(t *testing.T) {
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
+		start := time.Now()
+		r := p.call("run_job", map[string]any{"command": "x", "name": "long work"}, nil).wait()
+		if took := time.Since(start); took != 50*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		r.must(t, "(long work) is running", "get_job", short(d.jobs[0].ID))
+		if r.isError() || r.result["resultType"] != "complete" {
+			t.Errorf("got %v", r.result)
+		}
+		if m := r.result["_meta"].(map[string]any)["jobd/job"].(map[string]any); m["job_id"] != d.jobs[0].ID || m["state"] != "running" {
+			t.Errorf("the metadata is %v", m)
+		}
+	})
+}
+
+func TestAWaitedCallAsksAndGoesOn(t *testing.T) {
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
+		args, meta := map[string]any{"command": "x"}, map[string]any{"claudecode/toolUseId": "toolu_1", "progressToken": 1}
+		call := p.call("run_job", args, meta)
+		time.Sleep(5 * time.Second)
+		id := d.jobs[0].ID
+		d.ask(id, confirm("q1"))
+		r := call.wait()
+		requests, _ := r.result["inputRequests"].(map[string]any)
+		state, _ := r.result["requestState"].(string)
+		if r.result["resultType"] != "input_required" || requests["q1"] == nil || state == "" || strings.Contains(state, id) {
+			t.Fatalf("got %v", r.result)
+		}
+		answer := map[string]any{"name": "run_job", "arguments": args, "requestState": state, "_meta": meta,
+			"inputResponses": map[string]any{"q1": map[string]any{"action": "accept", "content": map[string]any{"confirm": true}}}}
+		again := p.send("tools/call", answer)
+		time.Sleep(5 * time.Second)
+		d.finish(id, stateSucceeded, "deployed\n", nil)
+		again.wait().must(t, "succeeded", "deployed")
+		if a := only(t, d.answered); a.Job != id || a.Question != "q1" || a.Action != "accept" {
+			t.Errorf("answered %+v", a)
+		}
+		only(t, d.submits)
+		if r := p.send("tools/call", answer).wait(); r.err == nil || r.err.Code != -32602 {
+			t.Errorf("a used requestState gives %+v", r)
+		}
+	})
+}
+
+func TestAnAnswerThatWasNotTakenIsAskedAgain(t *testing.T) {
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
+		args := map[string]any{"command": "x"}
+		call := p.call("run_job", args, nil)
+		time.Sleep(time.Second)
+		id := d.jobs[0].ID
+		d.ask(id, confirm("q1"))
+		state := call.wait().result["requestState"]
+		d.onAnswer = func(r ipc.AnswerRequest) (ipc.AnswerReply, error) {
+			q := confirm("q2")
+			q.Fault = "confirm must be true or false"
+			j := d.find(id)
+			j.Questions = []ipc.Question{q}
+			j.Revision++
+			return ipc.AnswerReply{Fault: q.Fault}, nil
+		}
+		r := p.send("tools/call", map[string]any{"name": "run_job", "arguments": args, "requestState": state,
+			"inputResponses": map[string]any{"q1": map[string]any{"action": "accept", "content": map[string]any{"confirm": "x"}}}}).wait()
+		requests, _ := r.result["inputRequests"].(map[string]any)
+		q, _ := requests["q2"].(map[string]any)
+		if q == nil || !strings.Contains(q["params"].(map[string]any)["message"].(string), "confirm must be true or false") {
+			t.Errorf("got %v", r.result)
+		}
+	})
+}
+
+func TestClosingTheFormIsNoAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		headless  bool
+		goesOn    bool // unattended: wait
+		cancelled bool
+		want      string
+	}{
+		{"a person leaves the question open", false, false, false, "jobd answer"},
+		{"without a screen the job ends unanswered", true, false, true, "was ended because it was not answered"},
+		{"without a screen and unattended wait it goes on", true, true, true, "jobd answer"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubbleWith(t, withForms, func(o *Options) { o.Caller.Headless = c.headless }, func(t *testing.T, d *fakeDaemon, p *peer) {
+				args := map[string]any{"command": "x"}
+				call := p.call("run_job", args, nil)
+				time.Sleep(time.Second)
+				id := d.jobs[0].ID
+				d.ask(id, confirm("q1"))
+				d.onCancel = func(j *ipc.Job, r ipc.CancelRequest) {
+					if !c.goesOn {
+						now := time.Now()
+						j.State, j.Final, j.EndedAt, j.Questions = stateUnanswered, true, &now, nil
+						j.Revision++
+					}
+				}
+				r := p.send("tools/call", map[string]any{"name": "run_job", "arguments": args, "requestState": call.wait().result["requestState"],
+					"inputResponses": map[string]any{"q1": map[string]any{"action": "cancel"}}}).wait()
+				r.must(t, c.want)
+				if got := len(d.cancels) == 1 && d.cancels[0].Headless && d.cancels[0].Unanswered; got != c.cancelled {
+					t.Errorf("cancels: %+v", d.cancels)
+				}
+				if len(d.answered) != 0 || d.submits[0].Interactive == c.headless {
+					t.Errorf("answers %+v, submitted %+v", d.answered, d.submits[0])
+				}
+			})
+		})
+	}
+}
+
+func TestAClientWithoutFormsIsToldWhereToAnswer(t *testing.T) {
+	bubble(t, withNone, func(t *testing.T, d *fakeDaemon, p *peer) {
+		call := p.call("run_job", map[string]any{"command": "x"}, map[string]any{"progressToken": 1})
+		time.Sleep(time.Second)
+		id := short(d.jobs[0].ID)
+		d.ask(d.jobs[0].ID, confirm("q1"))
+		call.wait().must(t, "Deploy to production?", "48 min left", "jobd answer "+id, "answer_job", "Do not answer for the person")
+		p.call("answer_job", map[string]any{"job_id": id, "content": map[string]any{"confirm": true}}, nil).wait().must(t, "was given")
+		if a := only(t, d.answered); a.Model || a.By != "tool" || string(a.Content) != `{"confirm":true}` {
+			t.Errorf("answered %+v", a)
+		}
+	})
+}
+
+func TestEscCancelsTheJobThatTheCallMade(t *testing.T) {
+	for _, c := range []struct {
+		name, reason string
+		joined       string
+		when         time.Duration
+		caps         map[string]any
+		cancelled    bool
+	}{
+		{"while waiting for the handle", "user-cancel", "", 500 * time.Millisecond, withTasks, true},
+		{"while waiting for the end", "user-cancel", "", 30 * time.Second, withForms, true},
+		{"after a lost reply", "user-cancel", "request", time.Second / 2, withTasks, true},
+		{"a job that was joined goes on", "user-cancel", "session", time.Second / 2, withTasks, false},
+		{"a timeout lets it go on", "timed out", "", 30 * time.Second, withForms, false},
+		{"no reason lets it go on", "", "", 30 * time.Second, withForms, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, c.caps, func(t *testing.T, d *fakeDaemon, p *peer) {
+				d.onSubmit = func(string, ipc.SubmitRequest) (ipc.SubmitReply, error) {
+					return ipc.SubmitReply{Job: *d.add(ipc.Job{Name: "x", AnswerWithinMS: 1000}), Joined: c.joined}, nil
+				}
+				call := p.call("run_job", map[string]any{"command": "x"}, map[string]any{"progressToken": 1})
+				time.Sleep(c.when)
+				call.cancel(c.reason)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if got := len(seen(d, &d.cancels)) == 1; got != c.cancelled {
+					t.Errorf("cancelled: %+v", d.cancels)
+				}
+			})
+		})
+	}
+}
+
+func TestEscWhileTheJobIsCreatedLeavesNoHiddenJob(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		d.holdSubmit = make(chan struct{})
+		call := p.call("run_job", map[string]any{"command": "x"}, nil)
+		synctest.Wait()
+		call.cancel("user-cancel")
+		synctest.Wait()
+		close(d.holdSubmit)
+		synctest.Wait()
+		if c := only(t, seen(d, &d.cancels)); c.ID != d.jobs[0].ID || c.Headless {
+			t.Errorf("cancelled %+v", c)
+		}
+	})
+}
+
+func TestTheModelIsToldThatItJoined(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		joined string
+		ended  bool
+		want   []string
+	}{
+		{"a running job", "session", false, []string{"no new job was started", "identical job", "3 min ago", "is running", "fresh idempotency_key"}},
+		{"an undelivered result", "session", true, []string{"no new job was started", "has ended (succeeded)", "fresh idempotency_key"}},
+		{"a key", "key", true, []string{"idempotency key belongs to job", "3 min ago"}},
+		{"the same call again", "request", true, nil},
+	} {
+		for _, caps := range []map[string]any{withTasks, withForms} {
+			t.Run(c.name, func(t *testing.T) {
+				bubble(t, caps, func(t *testing.T, d *fakeDaemon, p *peer) {
+					j := d.add(ipc.Job{Name: "x", AnswerWithinMS: 1000})
+					time.Sleep(3 * time.Minute)
+					if c.ended {
+						d.finish(j.ID, stateSucceeded, "old result\n", nil)
+					}
+					d.onSubmit = func(string, ipc.SubmitRequest) (ipc.SubmitReply, error) {
+						return ipc.SubmitReply{Job: *j, Joined: c.joined}, nil
+					}
+					r := p.call("run_job", map[string]any{"command": "x"}, nil).wait()
+					said := r.text()
+					if r.result["resultType"] == "task" {
+						raw, _ := json.Marshal(r.result["_meta"])
+						said = string(raw)
+					} else if c.ended && !strings.Contains(said, "old result") {
+						t.Errorf("the result is missing in %q", said)
+					}
+					for _, part := range c.want {
+						if !strings.Contains(said, part) {
+							t.Errorf("%q is not in %s", part, said)
+						}
+					}
+					if c.want == nil && strings.Contains(said, "no new job") {
+						t.Errorf("a retry is told as a join: %s", said)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestRequestKeysTellCallsApart(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		use := func(id string) map[string]any { return map[string]any{"claudecode/toolUseId": id} }
+		p.call("run_job", json.RawMessage(`{"command":"x","name":"n"}`), use("a")).wait()
+		p.call("run_job", json.RawMessage(`{ "name":"n", "command":"x"}`), use("a")).wait() // the same call again
+		p.call("run_job", json.RawMessage(`{"command":"x","name":"n"}`), use("b")).wait()
+		p.call("run_job", json.RawMessage(`{"command":"y","name":"n"}`), use("a")).wait()
+		p.call("run_job", json.RawMessage(`{"command":"x","name":"n"}`), nil).wait()
+		p.call("run_job", json.RawMessage(`{"command":"x","name":"n"}`), nil).wait()
+		if len(d.reqKeys) != 6 || d.reqKeys[0] != d.reqKeys[1] {
+			t.Fatalf("keys %q", d.reqKeys)
+		}
+		distinct := map[string]bool{}
+		for _, k := range d.reqKeys {
+			distinct[k] = true
+		}
+		if len(distinct) != 5 {
+			t.Errorf("%d of 5 different calls have keys of their own", len(distinct))
+		}
+	})
+	a, b := requestKey("s", "t", "1", []byte("x")), requestKey("s2", "t", "1", []byte("x"))
+	if a == b || requestKey("s", "t1", "", nil) == requestKey("s", "t", "1", nil) {
+		t.Error("different calls have one key")
+	}
+}
+
+func TestAnErroredJobIsAProtocolError(t *testing.T) {
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
+		call := p.call("run_job", map[string]any{"command": "x"}, nil)
+		time.Sleep(time.Second)
+		id := d.jobs[0].ID
+		d.finish(id, stateErrored, "", func(j *ipc.Job, r *ipc.Result) {
+			j.ResultKind, r.Body = kindError, []byte(`{"code":-32050,"message":"no such customer","data":{"id":7}}`)
+		})
+		r := call.wait()
+		if r.err == nil || r.err.Code != -32050 || r.err.Message != "no such customer" || string(r.err.Data) != `{"id":7}` {
+			t.Errorf("got %+v", r.err)
+		}
+	})
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		id := d.add(ipc.Job{}).ID
+		d.finish(id, stateErrored, "", func(j *ipc.Job, r *ipc.Result) {
+			j.ResultKind, r.Body = kindError, []byte(`{"code":-32050,"message":"no such customer"}`)
+		})
+		got := p.request("tasks/get", map[string]any{"taskId": id})
+		e, _ := got["error"].(map[string]any)
+		if got["status"] != "failed" || e["code"] != -32050.0 || e["message"] != "no such customer" || got["result"] != nil {
+			t.Errorf("tasks/get says %v", got)
+		}
+	})
+}
+
+func TestAnAbsentDaemonIsToldAndSurvived(t *testing.T) {
+	for name, caps := range map[string]map[string]any{"with tasks": withTasks, "without": withForms} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, caps, func(t *testing.T, d *fakeDaemon, p *peer) {
+				id := d.add(ipc.Job{}).ID
+				d.change(func() { d.down = errDown })
+				for tool, args := range map[string]any{
+					"run_job": map[string]any{"command": "x"}, "get_job": map[string]any{"job_id": id}, "list_jobs": nil,
+					"cancel_job": map[string]any{"job_id": id}, "read_job_output": map[string]any{"job_id": id},
+				} {
+					r := p.call(tool, args, nil).wait()
+					r.must(t, "its start is blocked", "Next: end that process")
+					if !r.isError() {
+						t.Errorf("%s gives no error", tool)
+					}
+				}
+				if caps["extensions"] != nil {
+					if r := p.send("tasks/get", map[string]any{"taskId": id}).wait(); r.err == nil || r.err.Code != -32603 || !strings.Contains(r.err.Message, "its start is blocked") {
+						t.Errorf("tasks/get says %+v", r)
+					}
+				}
+				d.change(func() { d.down = nil })
+				if r := p.call("get_job", map[string]any{"job_id": id}, nil).wait(); r.isError() {
+					t.Errorf("afterwards: %s", r.text())
+				}
+			})
+		})
+	}
+}
+
+func TestAWaitedCallSurvivesAnOutage(t *testing.T) {
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
+		call := p.call("run_job", map[string]any{"command": "x"}, map[string]any{"progressToken": 1})
+		time.Sleep(5 * time.Second)
+		d.change(func() { d.down = errDown })
+		time.Sleep(40 * time.Second)
+		d.change(func() { d.down = nil })
+		time.Sleep(5 * time.Second)
+		d.finish(d.jobs[0].ID, stateSucceeded, "ok\n", nil)
+		call.wait().must(t, "succeeded")
+		only(t, d.submits)
+	})
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
+		call := p.call("run_job", map[string]any{"command": "x"}, map[string]any{"progressToken": 1})
+		time.Sleep(5 * time.Second)
+		d.change(func() { d.down = errDown })
+		call.wait().must(t, "was accepted and is not affected", short(d.jobs[0].ID))
+	})
+}
+
+func TestUnknownToolsAndTasks(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		if r := p.call("rm_rf", nil, nil).wait(); r.err == nil || r.err.Code != -32602 {
+			t.Errorf("an unknown tool gives %+v", r)
+		}
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
+			for _, id := range []string{"nonsense", strings.Repeat("e", 32)} {
+				r := p.send(method, map[string]any{"taskId": id, "inputResponses": map[string]any{}}).wait()
+				if r.err == nil || r.err.Code != -32602 {
+					t.Errorf("%s of %q gives %+v", method, id, r)
+				} else if expired := strings.Contains(r.err.Message, "expired"); expired != (id != "nonsense") {
+					t.Errorf("%s of %q says %q", method, id, r.err.Message)
+				}
+			}
+		}
+		// A task's id is whole; only tools take a beginning of it.
+		id := d.add(ipc.Job{}).ID
+		if r := p.send("tasks/cancel", map[string]any{"taskId": id[:20]}).wait(); r.err == nil || len(d.cancels) != 0 {
+			t.Errorf("half an id cancelled: %+v", r)
+		}
+	})
+}
+
+func TestCancellingATaskSaysWhetherAnybodySeesIt(t *testing.T) {
+	for _, headless := range []bool{false, true} {
+		bubbleWith(t, withTasks, func(o *Options) { o.Caller.Headless = headless }, func(t *testing.T, d *fakeDaemon, p *peer) {
+			id := d.add(ipc.Job{}).ID
+			p.request("tasks/cancel", map[string]any{"taskId": id})
+			p.request("tasks/cancel", map[string]any{"taskId": id})
+			if c := d.cancels[0]; c.ID != id || c.Headless != headless || c.Reason == "" {
+				t.Errorf("cancelled %+v", c)
+			}
+		})
+	}
+}
+
+func TestHiddenAndConsentedQuestions(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		hidden, page := confirm("q17"), ipc.Question{Key: "u", Mode: ipc.ModeURL, Message: "The token", URL: "http://127.0.0.1:1/x", State: "open"}
+		hidden.Hidden = true
+		id := d.add(ipc.Job{}).ID
+		get := func() map[string]any { return p.request("tasks/get", map[string]any{"taskId": id}) }
+		d.ask(id, page)
+		got := get()
+		params, _ := got["inputRequests"].(map[string]any)["u"].(map[string]any)["params"].(map[string]any)
+		if got["status"] != "input_required" || params["mode"] != "url" || params["url"] != page.URL || params["elicitationId"] == "" {
+			t.Errorf("a page is asked as %v", got)
+		}
+		d.job(id, func(j *ipc.Job) { j.Questions[0].Consented = true })
+		if got := get(); got["status"] != "working" {
+			t.Errorf("after the consent: %v", got)
+		}
+		d.ask(id, hidden)
+		if got := get(); got["status"] != "working" || !strings.Contains(got["statusMessage"].(string), "jobd answer "+short(id)) {
+			t.Errorf("a hidden question: %v", got)
+		}
+	})
+	bubble(t, map[string]any{"elicitation": map[string]any{"form": map[string]any{}}, "extensions": withTasks["extensions"]}, func(t *testing.T, d *fakeDaemon, p *peer) {
+		id := d.add(ipc.Job{}).ID
+		d.ask(id, confirm("q1"), ipc.Question{Key: "u", Mode: ipc.ModeURL, Message: "The token", URL: "http://127.0.0.1:1/x", State: "open"})
+		if got := p.request("tasks/get", map[string]any{"taskId": id}); got["status"] != "working" || got["inputRequests"] != nil {
+			t.Errorf("a client without url mode sees %v", got)
+		}
+	})
+}
