@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -142,18 +145,22 @@ func answerOne(ctx context.Context, c *cli, d ipc.Handler, p *prompter, f answer
 	case f.decline:
 		r.Action, r.Question, r.Secret = "decline", q.Key, false
 	case secret:
-		r.Content, err = secretContent(c, p, f, fm, job, q, values)
+		r.Content, err = c.unlessInterrupted(func() (json.RawMessage, error) { return secretContent(c, p, f, fm, job, q, values) })
 	case f.stdin:
 		r.Content, err = readAll(c.in, "standard input")
 	case len(values) > 0:
 		r.Content, err = contentOf(fm, values)
 	case c.asks:
-		r.Content, err = p.fill(job, q, fm)
+		r.Content, err = c.unlessInterrupted(func() (json.RawMessage, error) { return p.fill(job, q, fm) })
 	default:
 		err = fmt.Errorf("the question %q needs an answer, and standard input is no terminal; give it as %s", q.Message, example(job, q, fm))
 	}
-	if errors.Is(err, errLeft) {
-		return withCode(exitError, fmt.Errorf("nothing was answered; the question stays open for %s", shortSpan(millis(q.LeftMS))))
+	if errors.Is(err, errLeft) || errors.Is(err, errInterrupted) {
+		code := exitError
+		if errors.Is(err, errInterrupted) {
+			code = exitSignal + int(syscall.SIGINT)
+		}
+		return withCode(code, fmt.Errorf("nothing was answered; the question stays open for %s", shortSpan(millis(q.LeftMS))))
 	}
 	if err != nil {
 		return err
@@ -257,8 +264,39 @@ func secretContent(c *cli, p *prompter, f answerFlags, fm *questionForm, job ipc
 	return json.RawMessage(`{` + string(mustJSON(name)) + `:` + string(mustJSON(text)) + `}`), nil
 }
 
-// errLeft says that the person left the form.
-var errLeft = errors.New("the form was left")
+// How a person leaves a form: by the end of the input, or with Ctrl-C.
+var (
+	errLeft        = errors.New("the form was left")
+	errInterrupted = errors.New("interrupted")
+)
+
+// unlessInterrupted runs f, which reads from the terminal, and gives up with
+// errInterrupted when a signal comes. The terminal is then as it was before,
+// also where it did not echo; f is left behind, and ends with the process.
+func (c *cli) unlessInterrupted(f func() (json.RawMessage, error)) (json.RawMessage, error) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	type end struct {
+		content json.RawMessage
+		err     error
+	}
+	ends := make(chan end, 1)
+	go func() {
+		content, err := f()
+		ends <- end{content, err}
+	}()
+	select {
+	case e := <-ends:
+		return e.content, e.err
+	case <-signals:
+		if c.mendTerminal != nil {
+			c.mendTerminal()
+		}
+		fmt.Fprintln(c.err)
+		return nil, errInterrupted
+	}
+}
 
 // A prompter asks a person for the fields of a form, one after the other.
 type prompter struct {

@@ -24,8 +24,10 @@ type cli struct {
 	asks bool
 	// readSecret reads a line from the terminal without echo.
 	readSecret func() (string, error)
-	getenv     func(string) string
-	now        func() time.Time
+	// mendTerminal gives the terminal back the state it had at the start.
+	mendTerminal func()
+	getenv       func(string) string
+	now          func() time.Time
 	// connect returns a client of the daemon. With start the client starts a
 	// daemon that is not there; without, its calls fail then.
 	connect func(ctx context.Context, start bool) (ipc.Handler, error)
@@ -48,6 +50,10 @@ type screen struct {
 
 // newCLI returns the surroundings of the process itself.
 func newCLI() *cli {
+	mend := func() {}
+	if state, err := term.GetState(int(os.Stdin.Fd())); err == nil {
+		mend = func() { _ = term.Restore(int(os.Stdin.Fd()), state) } // it is gone, then
+	}
 	return &cli{
 		in:     os.Stdin,
 		out:    os.Stdout,
@@ -58,6 +64,8 @@ func newCLI() *cli {
 			line, err := term.ReadPassword(int(os.Stdin.Fd()))
 			return string(line), err
 		},
+		mendTerminal: mend,
+
 		getenv:  os.Getenv,
 		now:     time.Now,
 		connect: connect,

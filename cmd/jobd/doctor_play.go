@@ -304,11 +304,14 @@ func (p *play) ranOnce(context.Context) (string, error) {
 	if n := p.runs(); n != 1 {
 		return "", fmt.Errorf("it ran %d times", n)
 	}
-	return "", nil
+	return "it was started one time", nil
 }
 
 func (p *play) leave(ctx context.Context) (string, error) {
-	return "", p.clear(ctx)
+	if err := p.clear(ctx); err != nil {
+		return "", err
+	}
+	return "no process and no file is left", nil
 }
 
 // clear ends every process of the play and removes its files. It may be called

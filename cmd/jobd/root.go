@@ -58,7 +58,8 @@ Code, and jobd's own daemon, which starts by itself when it is needed.`,
 	add(groupJobs, newStatusCommand(c), newRunCommand(c), newLogsCommand(c), newWaitCommand(c), newResultCommand(c),
 		newCancelCommand(c), newAnswerCommand(c), newPruneCommand(c))
 	add(groupInside, newAskCommand(c), newProgressCommand(c))
-	add(groupDaemon, newStartCommand(c), newStopCommand(c), newRestartCommand(c), newDaemonCommand(c), newVersionCommand(c), newCompletionCommand(c), newHookCommand(c))
+	add(groupDaemon, newDoctorCommand(c), newStartCommand(c), newStopCommand(c), newRestartCommand(c), newDaemonCommand(c), newVersionCommand(c),
+		newCompletionCommand(c), newHookCommand(c))
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "The exit codes of all commands", Long: exitHelp})
 	root.SetHelpCommandGroupID(groupDaemon)
 	return root

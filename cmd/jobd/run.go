@@ -88,7 +88,7 @@ func runJob(cmd *cobra.Command, c *cli, f runFlags, argv []string) error {
 	}
 	job := reply.Job
 	if reply.Joined == "key" {
-		fmt.Fprintf(c.err, "jobd: the key %q has started job %s before, which is %s; nothing was started\n", f.key, shortID(job.ID), job.State)
+		fmt.Fprintf(c.err, "jobd: the key %q belongs to job %s (%s); nothing was started\n", f.key, shortID(job.ID), job.State)
 	}
 	if !f.wait {
 		if f.asJSON {
@@ -182,6 +182,7 @@ func attend(ctx context.Context, c *cli, d ipc.Handler, job ipc.Job, out io.Writ
 
 	tell := reporter(c.err, screenOfErr(c))
 	offset := int64(0)
+	var lines <-chan string
 	for {
 		var sig os.Signal
 		var err error
@@ -196,7 +197,10 @@ func attend(ctx context.Context, c *cli, d ipc.Handler, job ipc.Job, out io.Writ
 			fmt.Fprintf(c.err, "jobd: job %s goes on; jobd wait %[1]s waits for it, jobd cancel %[1]s ends it\n", shortID(job.ID))
 			return job, withCode(exitLive, nil)
 		}
-		switch askLeave(c, job, signals) {
+		if lines == nil {
+			lines = typed(c.in)
+		}
+		switch askLeave(c, job, lines, signals) {
 		case leaveCancel:
 			if _, err := d.Cancel(ctx, ipc.CancelRequest{ID: job.ID, Reason: "cancelled with Ctrl-C in the shell that started it"}); err != nil {
 				return job, err
@@ -307,18 +311,24 @@ const (
 	leaveWait
 )
 
-// askLeave asks what shall become of the job. A second Ctrl-C, and the end of
-// the input, leave it running.
-func askLeave(c *cli, job ipc.Job, signals <-chan os.Signal) leave {
+// typed returns the lines that are typed; the channel is closed at the end of
+// the input. Whoever reads them ends when the process does: a read from a
+// terminal cannot be broken off.
+func typed(in io.Reader) <-chan string {
 	lines := make(chan string)
-	// The process ends after a second signal, and the reader with it.
 	go func() {
 		defer close(lines)
-		s := bufio.NewScanner(c.in)
+		s := bufio.NewScanner(in)
 		for s.Scan() {
 			lines <- s.Text()
 		}
 	}()
+	return lines
+}
+
+// askLeave asks what shall become of the job. A second Ctrl-C, and the end of
+// the input, leave it running.
+func askLeave(c *cli, job ipc.Job, lines <-chan string, signals <-chan os.Signal) leave {
 	for {
 		fmt.Fprintf(c.err, "\njobd: job %s is still %s: (l)eave it running, (c)ancel it, or (w)ait on? [l] ", shortID(job.ID), job.State)
 		select {

@@ -60,7 +60,7 @@ func TestRunTellsOfAKeyThatWasUsed(t *testing.T) {
 		return ipc.SubmitReply{Job: finished(idA, "succeeded"), Joined: "key"}, nil
 	}}
 	got := caller{daemon: d}.call(t, "run", "--key", "k", "true")
-	if got != (outcome{0, idA + "\n", `jobd: the key "k" has started job 3f2a9c1d before, which is succeeded; nothing was started` + "\n"}) {
+	if got != (outcome{0, idA + "\n", `jobd: the key "k" belongs to job 3f2a9c1d (succeeded); nothing was started` + "\n"}) {
 		t.Errorf("got %+v", got)
 	}
 }
