@@ -223,6 +223,7 @@ func TestClaudeCode_SubagentWaitsInTheCall(t *testing.T) {
 		t.Errorf("the first to be told was told by %s", turn.Tool)
 	}
 	waited(t, r, claude)
+	rig.Until(t, 20*time.Second, "the job counts as delivered", func() bool { return r.Jobs()[0].DeliveredAt != nil })
 }
 
 // waited checks that the one job was waited for inside of the call.
@@ -248,5 +249,4 @@ func waited(t *testing.T, r *rig.Rig, claude *claudecode.Claude) {
 	if len(jobs) != 1 || jobs[0].State != "succeeded" {
 		t.Errorf("the jobs are %+v", jobs)
 	}
-	rig.Until(t, 20*time.Second, "the job counts as delivered", func() bool { return r.Jobs()[0].DeliveredAt != nil })
 }

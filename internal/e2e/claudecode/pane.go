@@ -93,11 +93,29 @@ func (p *Pane) Text(text string) {
 	p.Key("-l", "--", text)
 }
 
-// Type types a text and sends it.
+// Type types a text and sends it. An Enter that comes while Claude Code is
+// busy taking the text is a line break to it, so it is pressed until the text
+// has left the input line.
 func (p *Pane) Type(text string) {
 	p.t.Helper()
 	p.Text(text)
-	p.Key("Enter")
+	rig.Until(p.t, time.Minute, fmt.Sprintf("%q is typed", text), func() bool { return p.inputHolds(text) })
+	rig.Until(p.t, time.Minute, fmt.Sprintf("%q is sent", text), func() bool {
+		p.Key("Enter")
+		return !rig.Alive(p.pid) || !p.inputHolds(text)
+	})
+}
+
+// inputHolds reports whether the input line, which is the last one with a
+// prompt, holds the text.
+func (p *Pane) inputHolds(text string) bool {
+	lines := strings.Split(p.Screen(), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if input, ok := strings.CutPrefix(lines[i], "❯"); ok {
+			return strings.Contains(input, text[:min(len(text), 30)])
+		}
+	}
+	return false
 }
 
 // Exit leaves by /exit, choosing "Exit and stop tasks" where it asks, and

@@ -96,12 +96,12 @@ for await (const line of createInterface({ input: process.stdin })) {
 	questions = [];
 	const report = { tool: call.tool };
 	try {
-		const execution = await session.callTool(call.tool, call.arguments ?? {}, legacy ? { preferTask: true } : undefined);
+		const execution = await session.callTool(call.tool, call.arguments ?? {}, legacy ? { task: { preference: "prefer" } } : undefined);
 		report.kind = execution.kind;
 		report.task = execution.handle?.taskId;
 		if (call.cancel) await execution.cancel();
 		const { outcome } = await execution.settle();
-		report.outcome = outcome.status ?? outcome.kind;
+		report.outcome = outcome.status;
 		const result = outcome.result;
 		report.text = result?.content?.filter((c) => c.type === "text").map((c) => c.text).join("\n");
 		report.isError = result?.isError;
