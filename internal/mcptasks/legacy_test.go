@@ -69,6 +69,42 @@ func TestALegacyQuestionThatIsAnsweredElsewhereIsTakenBack(t *testing.T) {
 	}
 }
 
+// A client may poll and never ask for the result before the end.
+func TestALegacyQuestionNeedsNoRequestForTheResult(t *testing.T) {
+	s := newStage(t)
+	p := open(t, s.ext, s.server, "2025-11-25")
+	id := p.startLegacy()
+	s.ask <- mcptasks.InputRequests{"q": mcptasks.Form("Sure?", object)}
+	q := p.notification("elicitation/create")
+	p.write(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":{"action":"decline"}}`)
+	close(s.say)
+	if m := p.call("tasks/result", `{"taskId":"`+id+`"}`); texts(m.Result) != "done" {
+		t.Errorf("%s", m.line)
+	}
+	for _, m := range p.kept {
+		if m.Method == "elicitation/create" {
+			t.Errorf("asked twice: %s", m.line)
+		}
+	}
+}
+
+// A task that another connection made is followed from tasks/result on.
+func TestALegacyClientThatComesBackIsAsked(t *testing.T) {
+	s := newStage(t)
+	first := open(t, s.ext, s.server, "2025-11-25")
+	id := first.startLegacy()
+	first.close()
+	s.ask <- mcptasks.InputRequests{"q": mcptasks.Form("Sure?", object)}
+	p := open(t, s.ext, s.server, "2025-11-25")
+	result := p.send("tasks/result", `{"taskId":"`+id+`"}`)
+	q := p.notification("elicitation/create")
+	p.write(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":{"action":"accept","content":{}}}`)
+	close(s.say)
+	if m := p.reply(result); texts(m.Result) != "done" {
+		t.Errorf("%s", m.line)
+	}
+}
+
 func TestCancellingALegacyTask(t *testing.T) {
 	s := newStage(t)
 	p := open(t, s.ext, s.server, "2025-11-25")
@@ -164,7 +200,7 @@ func TestALegacyTaskOfAResultThatIsThereAtOnce(t *testing.T) {
 		t.Errorf("the client is described as %+v", requested)
 	}
 	id := `{"taskId":"` + r.Task.TaskID + `"}`
-	if m := p.call("tasks/get", id); m.field("status") != "failed" {
+	if m := p.call("tasks/get", id); m.field("status") != "failed" || m.field("statusMessage") != "wrong arguments" {
 		t.Errorf("%s", m.line)
 	}
 	if m := p.call("tasks/result", id); texts(m.Result) != "wrong arguments" || m.field("isError") != "true" {
