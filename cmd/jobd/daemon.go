@@ -37,6 +37,23 @@ const (
 	leaveWithin = 10 * time.Second
 )
 
+// serveOptions say how a daemon serves.
+type serveOptions struct {
+	// foreground: as the process that was called, logging to standard error too.
+	foreground bool
+	// unlessStopped: do nothing where the daemon was stopped on purpose. Shims
+	// use it, which bring back a daemon that died.
+	unlessStopped bool
+	// idle is how long the daemon stays with nothing to do. Only an instance of
+	// its own, by JOBD_HOME, can have another time than idleExit.
+	idle time.Duration
+}
+
+const flagUnlessStopped = "unless-stopped"
+
+// errStopped: the daemon was stopped on purpose and is to stay so.
+var errStopped = errors.New("jobd was stopped, and stays so")
+
 // A service is what a daemon serves, apart from its life as a process.
 type service struct {
 	handler ipc.Handler
@@ -62,7 +79,7 @@ type surroundings struct {
 
 func newDaemonCommand(c *cli) *cobra.Command {
 	var reborn bool
-	var idle time.Duration
+	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "daemon",
 		Short: "Serve in the foreground",
@@ -74,14 +91,17 @@ A second daemon ends at once with exit code 3.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if reborn {
-				return serveReborn(cmd.Context(), idle)
+				return serveReborn(cmd.Context(), o)
 			}
-			return serveForeground(cmd.Context(), idle)
+			o.foreground = true
+			return serveForeground(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&reborn, "reborn", false, "")
 	hide(cmd, "reborn")
-	addIdleFlag(cmd, &idle)
+	cmd.Flags().BoolVar(&o.unlessStopped, flagUnlessStopped, false, "do nothing after a jobd stop")
+	hide(cmd, flagUnlessStopped)
+	addIdleFlag(cmd, &o.idle)
 	return cmd
 }
 
@@ -99,7 +119,7 @@ func hide(cmd *cobra.Command, flag string) {
 
 // serveForeground serves as this process, with the environment, directory and
 // umask that a daemon in the background has.
-func serveForeground(ctx context.Context, idle time.Duration) error {
+func serveForeground(ctx context.Context, o serveOptions) error {
 	if err := outsideJob("daemon"); err != nil {
 		return err
 	}
@@ -127,7 +147,7 @@ func serveForeground(ctx context.Context, idle time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, p, claim, idle, true)
+	return serve(ctx, p, claim, o)
 }
 
 // claimInTime takes the claim. A daemon that is about to leave is waited for.
@@ -161,7 +181,7 @@ func silent(p config.Places, err error) error {
 // serve is the life of a daemon that holds the claim. It returns when the
 // daemon was told to end, by ctx, a signal or a request, or has been idle. Jobs
 // are not touched by that: their shims hold them.
-func serve(ctx context.Context, p config.Places, claim *claim, idle time.Duration, foreground bool) (err error) {
+func serve(ctx context.Context, p config.Places, claim *claim, o serveOptions) (err error) {
 	defer claim.keep()
 	ctx, restore := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer restore()
@@ -170,14 +190,14 @@ func serve(ctx context.Context, p config.Places, claim *claim, idle time.Duratio
 	signal.Notify(ignored, syscall.SIGHUP, syscall.SIGPIPE)
 	defer signal.Stop(ignored)
 
-	file, err := openLog(p.Log, !foreground)
+	file, err := openLog(p.Log, !o.foreground)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	log := newLog(file, foreground)
+	log := newLog(file, o.foreground)
 	defer func() {
-		if err != nil {
+		if err != nil && !errors.Is(err, errStopped) {
 			log.Error("jobd ends", "err", err)
 		}
 	}()
@@ -186,10 +206,15 @@ func serve(ctx context.Context, p config.Places, claim *claim, idle time.Duratio
 	if err != nil {
 		return err
 	}
-	if p.Home == "" || idle <= 0 {
-		idle = idleExit
+	// With the lock held: jobd stop first writes the file and then looks for a
+	// holder, so one of the two sees the other.
+	if o.unlessStopped && stoppedOnPurpose(p) {
+		return errStopped
 	}
-	d := &life{places: p, log: log, idle: idle, claim: claim, alive: alive, leaving: make(chan string, 1),
+	if p.Home == "" || o.idle <= 0 {
+		o.idle = idleExit
+	}
+	d := &life{places: p, log: log, idle: o.idle, claim: claim, alive: alive, leaving: make(chan string, 1),
 		failed: make(chan error, 1), changed: make(chan struct{}, 1)}
 	return d.lead(ctx)
 }
@@ -328,6 +353,12 @@ func markStopped(p config.Places) error {
 		return err
 	}
 	return f.Close()
+}
+
+// stoppedOnPurpose reports whether markStopped was called since the last start.
+func stoppedOnPurpose(p config.Places) bool {
+	_, err := os.Lstat(p.Stopped)
+	return err == nil
 }
 
 func (d *life) fail(err error) {

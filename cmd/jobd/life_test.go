@@ -104,6 +104,17 @@ func (s *site) must(args ...string) string {
 	return out
 }
 
+// start starts a daemon that was not there and returns its process id.
+func (s *site) start(args ...string) int {
+	s.t.Helper()
+	out := s.must(append([]string{"start"}, args...)...)
+	var pid int
+	if _, err := fmt.Sscanf(out, "jobd started, process %d", &pid); err != nil {
+		s.t.Fatalf("jobd start printed %q", out)
+	}
+	return pid
+}
+
 // status asks the daemon that runs.
 func (s *site) status() (ipc.Status, error) { return askStatus(context.Background(), s.p) }
 

@@ -23,10 +23,7 @@ import (
 type startOptions struct {
 	// within bounds the whole start.
 	within time.Duration
-	// unlessStopped: do nothing where the daemon was stopped on purpose. Shims
-	// use it, which bring back a daemon that died.
-	unlessStopped bool
-	idle          time.Duration
+	serve  serveOptions
 }
 
 func newStartCommand(c *cli) *cobra.Command {
@@ -43,15 +40,17 @@ runs already.`,
 			if err != nil {
 				return err
 			}
-			if o.unlessStopped {
-				if _, err := os.Lstat(p.Stopped); err == nil {
-					_, err := fmt.Fprintln(c.out, "jobd was stopped, and stays so")
-					return err
-				}
+			if o.serve.unlessStopped && stoppedOnPurpose(p) {
+				_, err := fmt.Fprintln(c.out, errStopped)
+				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.within)
 			defer cancel()
-			s, running, err := start(ctx, p, o)
+			s, running, err := start(ctx, p, o.serve)
+			if errors.Is(err, errStopped) {
+				_, err = fmt.Fprintln(c.out, err)
+				return err
+			}
 			if err != nil {
 				return err
 			}
@@ -64,14 +63,14 @@ runs already.`,
 		},
 	}
 	cmd.Flags().DurationVar(&o.within, "within", 15*time.Second, "give up after this time")
-	cmd.Flags().BoolVar(&o.unlessStopped, "unless-stopped", false, "do nothing after a jobd stop")
-	addIdleFlag(cmd, &o.idle)
+	cmd.Flags().BoolVar(&o.serve.unlessStopped, flagUnlessStopped, false, "do nothing after a jobd stop")
+	addIdleFlag(cmd, &o.serve.idle)
 	return cmd
 }
 
 // start starts a daemon and returns when it answers. running is true where one
 // did before. ctx bounds it.
-func start(ctx context.Context, p config.Places, o startOptions) (s ipc.Status, running bool, err error) {
+func start(ctx context.Context, p config.Places, o serveOptions) (s ipc.Status, running bool, err error) {
 	if err := outsideJob("start"); err != nil {
 		return ipc.Status{}, false, err
 	}
@@ -103,7 +102,7 @@ func start(ctx context.Context, p config.Places, o startOptions) (s ipc.Status, 
 // reborn starts this program again as a daemon: in a session of its own, with
 // the lock on the pid file, the log as its standard output and error, and
 // nothing else of this process.
-func reborn(p config.Places, o startOptions) (*os.Process, error) {
+func reborn(p config.Places, o serveOptions) (*os.Process, error) {
 	// A process that inherited the library's mark would take itself for the
 	// daemon.
 	if err := os.Unsetenv(daemon.MARK_NAME); err != nil {
@@ -115,6 +114,9 @@ func reborn(p config.Places, o startOptions) (*os.Process, error) {
 	args := []string{"jobd", "daemon", "--reborn"}
 	if p.Home != "" && o.idle > 0 && o.idle != idleExit {
 		args = append(args, "--idle-exit", o.idle.String())
+	}
+	if o.unlessStopped {
+		args = append(args, "--"+flagUnlessStopped)
 	}
 	env := config.DaemonEnv(os.Environ())
 	if len(env) == 0 {
@@ -155,7 +157,9 @@ func awaitBirth(ctx context.Context, p config.Places, child *os.Process) (ipc.St
 		}
 		select {
 		case e := <-ended:
-			if why := readStartError(p); why != "" {
+			if why := readStartError(p); why == errStopped.Error() {
+				return ipc.Status{}, errStopped
+			} else if why != "" {
 				return ipc.Status{}, errors.New(why)
 			}
 			if e.err != nil {
@@ -170,7 +174,7 @@ func awaitBirth(ctx context.Context, p config.Places, child *os.Process) (ipc.St
 }
 
 // serveReborn is the other side of reborn, in the new process.
-func serveReborn(ctx context.Context, idle time.Duration) error {
+func serveReborn(ctx context.Context, o serveOptions) error {
 	p, err := config.Find()
 	if err != nil {
 		return err
@@ -195,7 +199,7 @@ func serveReborn(ctx context.Context, idle time.Duration) error {
 	}
 	if err == nil {
 		clearStartError(p)
-		err = serve(ctx, p, &claim{held: dctx, id: lock}, idle, false)
+		err = serve(ctx, p, &claim{held: dctx, id: lock}, o)
 	}
 	if err != nil {
 		writeStartError(p, err)

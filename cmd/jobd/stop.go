@@ -39,23 +39,35 @@ func stop(ctx context.Context, c *cli, killJobs bool) error {
 	if err != nil {
 		return err
 	}
-	s, err := askStatus(ctx, p)
-	if err != nil && notRunning(p, err) {
-		if !killJobs {
-			return stopNothing(c, p)
-		}
+	s, running, err := look(ctx, p)
+	if err != nil {
+		return err
+	}
+	if !running {
 		used, err := started()
-		if err != nil || !used {
-			return errors.Join(err, stopNothing(c, p))
+		if err != nil {
+			return err
 		}
-		// Only a daemon knows the jobs and how to end them.
-		bounded, cancel := context.WithTimeout(ctx, stopWithin)
-		defer cancel()
-		if s, _, err = begin(bounded, p); err != nil {
-			return fmt.Errorf("starting jobd to end the jobs: %w", err)
+		if killJobs && used {
+			// Only a daemon knows the jobs and how to end them.
+			bounded, cancel := context.WithTimeout(ctx, stopWithin)
+			defer cancel()
+			if s, _, err = start(bounded, p, serveOptions{}); err != nil {
+				return fmt.Errorf("starting jobd to end the jobs: %w", err)
+			}
+		} else {
+			if err := markWithoutDaemon(p); err != nil {
+				return err
+			}
+			// One that started meanwhile may not have seen the mark.
+			if s, running, err = look(ctx, p); err != nil {
+				return err
+			}
+			if !running {
+				_, err := fmt.Fprintln(c.out, "jobd is not running")
+				return err
+			}
 		}
-	} else if err != nil {
-		return silent(p, err)
 	}
 	d := ipc.New(ipc.Options{Socket: p.Socket, Log: p.Log, Stopped: p.Stopped, Version: buildVersion()})
 	defer d.Close()
@@ -71,33 +83,33 @@ func stop(ctx context.Context, c *cli, killJobs bool) error {
 	return err
 }
 
-// begin starts a daemon as a step of another command.
-func begin(ctx context.Context, p config.Places) (ipc.Status, bool, error) {
-	return start(ctx, p, startOptions{})
-}
-
-// notRunning reports whether err means that there is no daemon, and none holds
-// the claim without answering.
-func notRunning(p config.Places, err error) bool {
-	if !codeIs(err, ipc.CodeUnavailable) {
-		return false
-	}
-	_, serr := os.Lstat(p.AliveLock)
-	if errors.Is(serr, fs.ErrNotExist) {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	return awaitEnd(ctx, p) == nil
-}
-
-// stopNothing records the wish, so that no shim brings back a daemon that died.
-func stopNothing(c *cli, p config.Places) error {
-	if _, err := os.Lstat(p.StateDir); err == nil {
-		if err := markStopped(p); err != nil {
-			return fmt.Errorf("recording that jobd is stopped: %w", err)
+// look reports whether a daemon runs. One that is about to start or to leave is
+// waited for; one that holds its lock and does not answer is an error.
+func look(ctx context.Context, p config.Places) (s ipc.Status, running bool, err error) {
+	for end := time.Now().Add(statusWithin); ; {
+		if s, err = askStatus(ctx, p); err == nil {
+			return s, true, nil
+		}
+		bounded, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		alive := awaitEnd(bounded, p)
+		cancel()
+		if alive == nil && codeIs(err, ipc.CodeUnavailable) {
+			return ipc.Status{}, false, nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return ipc.Status{}, false, silent(p, err)
 		}
 	}
-	_, err := fmt.Fprintln(c.out, "jobd is not running")
-	return err
+}
+
+// markWithoutDaemon records the stop where no daemon can, so that no shim brings
+// back one that died.
+func markWithoutDaemon(p config.Places) error {
+	if _, err := os.Lstat(p.StateDir); errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was ever started here
+	}
+	if err := markStopped(p); err != nil {
+		return fmt.Errorf("recording that jobd is stopped: %w", err)
+	}
+	return nil
 }

@@ -97,11 +97,16 @@ func TestClientsOutliveRestarts(t *testing.T) {
 	s := newSite(t)
 	s.must("start")
 	c := s.client()
-	done := make(chan struct{})
+	over, done := make(chan struct{}), make(chan struct{})
 	calls := 0
 	go func() {
 		defer close(done)
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); calls++ {
+		for last := false; !last; calls++ {
+			select {
+			case <-over:
+				last = true
+			default:
+			}
 			if _, err := c.List(context.Background(), ipc.ListRequest{}); err != nil {
 				t.Errorf("call %d: %v", calls, err)
 				return
@@ -110,10 +115,13 @@ func TestClientsOutliveRestarts(t *testing.T) {
 	}()
 	for range 3 {
 		s.must("restart")
-		s.kill(s.pid())
+		if pid, err := s.status(); err == nil {
+			s.kill(pid.PID)
+		}
 	}
+	close(over)
 	<-done
-	if got := s.daemons(); len(got) > 1 || calls < 10 {
+	if got := s.daemons(); len(got) != 1 || calls < 2 {
 		t.Errorf("daemons %v, %d calls", got, calls)
 	}
 }
@@ -252,8 +260,7 @@ func TestADaemonThatLostItsPlaceLeavesByItself(t *testing.T) {
 func TestADaemonWithNothingToDoLeaves(t *testing.T) {
 	s := newSite(t)
 	began := time.Now()
-	s.must("start", "--idle-exit", "300ms")
-	pid := s.pid()
+	pid := s.start("--idle-exit", "300ms")
 	eventually(t, "the daemon is gone", func() bool { return dead(pid) })
 	if time.Since(began) < 300*time.Millisecond || exists(s.p.Stopped) || exists(s.p.Socket) {
 		t.Errorf("after %v; stopped there: %t; socket there: %t", time.Since(began), exists(s.p.Stopped), exists(s.p.Socket))
@@ -262,10 +269,9 @@ func TestADaemonWithNothingToDoLeaves(t *testing.T) {
 
 func TestADaemonThatIsAskedStays(t *testing.T) {
 	s := newSite(t)
-	s.must("start", "--idle-exit", "300ms")
-	pid := s.pid()
+	pid := s.start("--idle-exit", "2s")
 	c := s.client()
-	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if _, err := c.Status(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -292,5 +298,18 @@ func TestAnIdleExitNeedsAnInstanceOfItsOwn(t *testing.T) {
 	time.Sleep(400 * time.Millisecond)
 	if s.pid() != cmd.Process.Pid {
 		t.Error("it left")
+	}
+}
+
+func TestStopNamesADaemonThatIsSilent(t *testing.T) {
+	s := newSite(t)
+	s.must("start")
+	pid := s.pid()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	_, errs, code := s.run("stop")
+	if code != exitError || !strings.Contains(errs, fmt.Sprintf("process %d is jobd's daemon", pid)) {
+		t.Errorf("exit code %d, %q", code, errs)
 	}
 }
