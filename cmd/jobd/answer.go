@@ -75,7 +75,7 @@ started with --answer-by anyone.`,
 }
 
 func answer(ctx context.Context, c *cli, f answerFlags, id string, values []string) error {
-	d, err := c.connect(ctx, true)
+	d, err := c.reach(ctx)
 	if err != nil {
 		return err
 	}

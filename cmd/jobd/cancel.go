@@ -36,7 +36,7 @@ cancelled.`,
 }
 
 func cancelJobs(ctx context.Context, c *cli, ids []string, reason string, asJSON bool) error {
-	d, err := c.connect(ctx, true)
+	d, err := c.reach(ctx)
 	if err != nil {
 		return err
 	}

@@ -53,8 +53,8 @@ func (p *play) steps() []step {
 			ctx, cancel := context.WithTimeout(ctx, playStep)
 			defer cancel()
 			remark, err := f(ctx)
-			if err != nil && ctx.Err() != nil {
-				return "", fmt.Errorf("it took longer than %v: %w", playStep, err)
+			if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = fmt.Errorf("it took longer than %v: %w", playStep, err)
 			}
 			return remark, p.explain(err)
 		}}
@@ -177,10 +177,14 @@ func (p *play) startJob(ctx context.Context) (string, error) {
 	}
 	p.task = task.TaskID
 	err = until(ctx, func() error {
-		if n := p.runs(); n != 1 {
-			return fmt.Errorf("the job has been started %d times, not once", n)
+		if p.runs() > 0 {
+			return nil
 		}
-		return nil
+		t, err := p.getTask(ctx)
+		if err == nil && t.Status != "working" {
+			return hopeless{fmt.Errorf("the job ended before it ran: %s", t.StatusMessage)}
+		}
+		return errors.Join(err, errors.New("the job has not been started"))
 	})
 	return "task " + shortID(p.task), err
 }
@@ -254,12 +258,18 @@ type playTask struct {
 	} `json:"result"`
 }
 
+func (p *play) getTask(ctx context.Context) (playTask, error) {
+	var t playTask
+	err := p.front.call(ctx, "tasks/get", map[string]any{"taskId": p.task}, &t)
+	return t, err
+}
+
 func (p *play) secondFront(ctx context.Context) (string, error) {
 	if err := p.newFront(ctx); err != nil {
 		return "", err
 	}
-	var t playTask
-	if err := p.front.call(ctx, "tasks/get", map[string]any{"taskId": p.task}, &t); err != nil {
+	t, err := p.getTask(ctx)
+	if err != nil {
 		return "", err
 	}
 	if t.Status != "working" {
@@ -277,12 +287,14 @@ func (p *play) getResult(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("letting the job end: %w", err)
 	}
 	var t playTask
-	err := until(ctx, func() error {
-		if err := p.front.call(ctx, "tasks/get", map[string]any{"taskId": p.task}, &t); err != nil {
+	err := until(ctx, func() (err error) {
+		switch t, err = p.getTask(ctx); {
+		case err != nil:
 			return err
-		}
-		if t.Status != "completed" {
-			return fmt.Errorf("the task is %s: %s", t.Status, t.StatusMessage)
+		case t.Status == "working":
+			return errors.New("the task is still working")
+		case t.Status != "completed":
+			return hopeless{fmt.Errorf("the task is %s: %s", t.Status, t.StatusMessage)}
 		}
 		return nil
 	})
@@ -358,13 +370,20 @@ func livingDaemons(dir string, pids []int) []int {
 	return living
 }
 
-// until repeats a look until it finds nothing wrong, or ctx ends; then it
-// returns what was wrong last.
+// A hopeless error will not mend with time.
+type hopeless struct{ error }
+
+// until repeats a look until it finds nothing wrong, or something hopeless, or
+// ctx ends; then it returns what was wrong last.
 func until(ctx context.Context, look func() error) error {
 	for {
 		err := look()
-		if err == nil {
+		var end hopeless
+		switch {
+		case err == nil:
 			return nil
+		case errors.As(err, &end):
+			return end.error
 		}
 		select {
 		case <-ctx.Done():

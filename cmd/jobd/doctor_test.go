@@ -111,12 +111,17 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("got code %d and %+v", code, report)
 		}
 	})
+	other, err := os.ReadFile(filepath.Join(bin, "mcp-stdio"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, program, content string
 		step, says             string
 	}{
 		{"a program is missing", "mcp-stdio", "", "programs", "cannot be run: no such file"},
 		{"a program is another", "mcp-stdio", "#!/bin/sh\n", "programs", "is none of jobd's"},
+		{"a program does not do its work", "jobd-shim", string(other), "start a job over MCP", "the job ended before it ran: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(bin, tt.program)

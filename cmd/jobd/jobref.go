@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -51,6 +52,28 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return usagef(cmd, "%q is not understood here", args[0])
 	}
 	return nil
+}
+
+// used reports whether there can be jobs at all. Where jobd was never used,
+// nothing is started to look for them. A job has its daemon, wherever its HOME
+// points.
+func (c *cli) used() (bool, error) {
+	if c.getenv("JOBD_JOB_ID") != "" {
+		return true, nil
+	}
+	return c.started()
+}
+
+// reach returns a client for a command about jobs that are there.
+func (c *cli) reach(ctx context.Context) (ipc.Handler, error) {
+	used, err := c.used()
+	if err != nil {
+		return nil, err
+	}
+	if !used {
+		return nil, errors.New("there are no jobs yet; 'jobd run -- CMD' starts one")
+	}
+	return c.connect(ctx, true)
 }
 
 // find returns the job that an id, or the start of one, names.

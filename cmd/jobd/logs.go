@@ -56,7 +56,7 @@ pipe or file gets the bytes as they are, and so does a terminal with --raw.`,
 }
 
 func showLogs(ctx context.Context, c *cli, id string, f logFlags) error {
-	d, err := c.connect(ctx, true)
+	d, err := c.reach(ctx)
 	if err != nil {
 		return err
 	}

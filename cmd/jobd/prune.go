@@ -41,7 +41,7 @@ with --undelivered.`,
 }
 
 func prune(ctx context.Context, c *cli, r ipc.PruneRequest, asJSON bool) error {
-	used, err := c.started()
+	used, err := c.used()
 	if err != nil {
 		return err
 	}

@@ -255,7 +255,7 @@ type readResultJSON struct {
 
 // readResult prints the result of a job.
 func readResult(ctx context.Context, c *cli, id string, asJSON bool) error {
-	d, err := c.connect(ctx, true)
+	d, err := c.reach(ctx)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func showJobs(ctx context.Context, c *cli, r ipc.ListRequest, asJSON bool) error
 // listJobs asks the daemon, which is started if need be. Where jobd was never
 // used there is nothing to ask.
 func listJobs(ctx context.Context, c *cli, r ipc.ListRequest) ([]ipc.Job, error) {
-	used, err := c.started()
+	used, err := c.used()
 	if err != nil || !used {
 		return []ipc.Job{}, err
 	}
@@ -233,14 +233,7 @@ func stateColour(job ipc.Job) colour {
 const lastLines = 10
 
 func showJob(ctx context.Context, c *cli, id string, asJSON bool) error {
-	used, err := c.started()
-	if err != nil {
-		return err
-	}
-	if !used {
-		return fmt.Errorf("there is no job %s; there are no jobs at all yet", id)
-	}
-	d, err := c.connect(ctx, true)
+	d, err := c.reach(ctx)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ question that the job asks meanwhile is told on standard error.`,
 }
 
 func waitJob(ctx context.Context, c *cli, id string, timeout span, asJSON bool) error {
-	d, err := c.connect(ctx, true)
+	d, err := c.reach(ctx)
 	if err != nil {
 		return err
 	}
