@@ -90,6 +90,7 @@ func TestInstall_RegistersOnceAndTakesBackAll(t *testing.T) {
 	}
 	configured := read(t, i.rig.Home+"/.claude.json")
 	i.shell("jobd run -- sleep 300")
+	rig.Until(t, 10*time.Second, "the job runs", func() bool { return strings.Contains(i.shell("jobd status").Stdout, "running") })
 	running := i.shell("jobd status --json").Stdout
 
 	again := i.make("install")
@@ -124,7 +125,7 @@ func TestInstall_RegistersOnceAndTakesBackAll(t *testing.T) {
 	}
 	var left []string
 	for _, path := range tree(t, i.rig.Home) {
-		if !strings.HasPrefix(path, ".claude") && !strings.HasPrefix(path, ".cache") && !strings.HasPrefix(path, ".local/state/jobd") &&
+		if !strings.HasPrefix(path, ".claude") && !strings.HasPrefix(path, ".cache") && !strings.HasPrefix(path, ".config/go/") && !strings.HasPrefix(path, ".local/state/jobd") &&
 			!strings.Contains(strings.Join(before, "\n"), path) {
 			left = append(left, path)
 		}
