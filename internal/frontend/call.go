@@ -73,6 +73,9 @@ func (f *Frontend) run(ctx context.Context, call *mcptasks.Call, w wanted) (mcpt
 	}
 	f.catalog.daemonSeen()
 	st.Job, st.Own = reply.Job.ID, created(reply)
+	if st.Own {
+		f.session.Store(&reply.Job.Session)
+	}
 	st.Note = joinNote(reply)
 	return f.follow(ctx, call, w, st, reply.Job)
 }
@@ -243,19 +246,31 @@ func (f *Frontend) follow(ctx context.Context, call *mcptasks.Call, w wanted, st
 		job = newer
 	}
 	if job.Final {
-		if answer, err := f.outcome(ctx, call, st); answer != nil || err != nil {
+		if answer, err := f.outcome(ctx, call, st, 0); answer != nil || err != nil {
 			return answer, err
 		}
 	}
 	return mcptasks.Handle(f.snapshot(job, call.Client), f.handleNote(job, st)), nil
 }
 
-// outcome answers with the result of a final job. It returns nothing if the
-// daemon cannot give it now.
-func (f *Frontend) outcome(ctx context.Context, call *mcptasks.Call, st callState) (mcptasks.Answer, error) {
+// outcome answers with the result of a final job. While the daemon is out of
+// reach it tries again for so long, and returns nothing if that was in vain and
+// the client can ask for the result later.
+func (f *Frontend) outcome(ctx context.Context, call *mcptasks.Call, st callState, patience time.Duration) (mcptasks.Answer, error) {
 	r, err := f.daemon.Result(ctx, ipc.GetRequest{ID: st.Job, Exact: true})
-	if err != nil || !r.Job.Final {
+	for end := time.Now().Add(patience); err != nil && passing(err) && time.Now().Before(end); {
+		if !pause(ctx, retryEvery) {
+			return nil, ctx.Err()
+		}
+		r, err = f.daemon.Result(ctx, ipc.GetRequest{ID: st.Job, Exact: true})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && patience == 0 && passing(err):
 		return nil, nil
+	case err != nil:
+		return f.lostSight(st, err), nil
 	}
 	f.deliveries.onWrite(call.Client, r.Job)
 	if r.Job.State == stateErrored {

@@ -44,7 +44,7 @@ func TestACallBecomesATask(t *testing.T) {
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("the handle came after %v, want the answer_within of 1 s", took)
 		}
-		id := d.jobs[0].ID
+		id := d.first()
 		if r.result["taskId"] != id || r.result["status"] != "working" || r.result["ttlMs"] != nil || r.result["pollIntervalMs"] != 500.0 {
 			t.Errorf("the handle is %v", r.result)
 		}
@@ -78,7 +78,7 @@ func TestAQuickJobIsAnsweredAtOnce(t *testing.T) {
 	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
 		call := p.call("run_job", map[string]any{"argv": []string{"true"}}, nil)
 		time.Sleep(400 * time.Millisecond)
-		d.finish(d.jobs[0].ID, stateSucceeded, "ok\n", nil)
+		d.finish(d.first(), stateSucceeded, "ok\n", nil)
 		r := call.wait()
 		r.must(t, "succeeded after 0.4 s", "ok")
 		if r.result["resultType"] != "complete" || r.result["taskId"] != nil || r.isError() {
@@ -103,7 +103,7 @@ func TestAQuestionEndsTheWaitForTheHandle(t *testing.T) {
 	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
 		call := p.call("run_job", map[string]any{"command": "x"}, nil)
 		time.Sleep(200 * time.Millisecond)
-		id := d.jobs[0].ID
+		id := d.first()
 		start := time.Now()
 		d.ask(id, confirm("q1"))
 		r := call.wait()
@@ -145,7 +145,7 @@ func TestACallWithoutTasksWaitsWithProgress(t *testing.T) {
 		if n := notes[2]; n["progressToken"] != "tok" || n["progress"] != 30.0 || n["total"] != nil || n["message"] != "running" {
 			t.Errorf("the third is %v", n)
 		}
-		id := d.jobs[0].ID
+		id := d.first()
 		d.job(id, func(j *ipc.Job) { j.StatusMessage = "3/10 comp\x1b[1miling" })
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -184,11 +184,11 @@ func TestACallWithoutTasksAndProgressGetsAHandleInText(t *testing.T) {
 		if took := time.Since(start); took != 50*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		r.must(t, "(long work) is running", "get_job", short(d.jobs[0].ID))
+		r.must(t, "(long work) is running", "get_job", short(d.first()))
 		if r.isError() || r.result["resultType"] != "complete" {
 			t.Errorf("got %v", r.result)
 		}
-		if m := r.result["_meta"].(map[string]any)["jobd/job"].(map[string]any); m["job_id"] != d.jobs[0].ID || m["state"] != "running" {
+		if m := r.result["_meta"].(map[string]any)["jobd/job"].(map[string]any); m["job_id"] != d.first() || m["state"] != "running" {
 			t.Errorf("the metadata is %v", m)
 		}
 	})
@@ -199,7 +199,7 @@ func TestAWaitedCallAsksAndGoesOn(t *testing.T) {
 		args, meta := map[string]any{"command": "x"}, map[string]any{"claudecode/toolUseId": "toolu_1", "progressToken": 1}
 		call := p.call("run_job", args, meta)
 		time.Sleep(5 * time.Second)
-		id := d.jobs[0].ID
+		id := d.first()
 		d.ask(id, confirm("q1"))
 		r := call.wait()
 		requests, _ := r.result["inputRequests"].(map[string]any)
@@ -228,7 +228,7 @@ func TestAnAnswerThatWasNotTakenIsAskedAgain(t *testing.T) {
 		args := map[string]any{"command": "x"}
 		call := p.call("run_job", args, nil)
 		time.Sleep(time.Second)
-		id := d.jobs[0].ID
+		id := d.first()
 		d.ask(id, confirm("q1"))
 		state := call.wait().result["requestState"]
 		d.onAnswer = func(r ipc.AnswerRequest) (ipc.AnswerReply, error) {
@@ -266,7 +266,7 @@ func TestClosingTheFormIsNoAnswer(t *testing.T) {
 				args := map[string]any{"command": "x"}
 				call := p.call("run_job", args, nil)
 				time.Sleep(time.Second)
-				id := d.jobs[0].ID
+				id := d.first()
 				d.ask(id, confirm("q1"))
 				d.onCancel = func(j *ipc.Job, r ipc.CancelRequest) {
 					if !c.goesOn {
@@ -293,8 +293,8 @@ func TestAClientWithoutFormsIsToldWhereToAnswer(t *testing.T) {
 	bubble(t, withNone, func(t *testing.T, d *fakeDaemon, p *peer) {
 		call := p.call("run_job", map[string]any{"command": "x"}, map[string]any{"progressToken": 1})
 		time.Sleep(time.Second)
-		id := short(d.jobs[0].ID)
-		d.ask(d.jobs[0].ID, confirm("q1"))
+		id := short(d.first())
+		d.ask(d.first(), confirm("q1"))
 		call.wait().must(t, "Deploy to production?", "48 min left", "jobd answer "+id, "answer_job", "Do not answer for the person")
 		p.call("answer_job", map[string]any{"job_id": id, "content": map[string]any{"confirm": true}}, nil).wait().must(t, "was given")
 		if a := only(t, d.answered); a.Model || a.By != "tool" || string(a.Content) != `{"confirm":true}` {
@@ -345,7 +345,7 @@ func TestEscWhileTheJobIsCreatedLeavesNoHiddenJob(t *testing.T) {
 		synctest.Wait()
 		close(d.holdSubmit)
 		synctest.Wait()
-		if c := only(t, seen(d, &d.cancels)); c.ID != d.jobs[0].ID || c.Headless {
+		if c := only(t, seen(d, &d.cancels)); c.ID != d.first() || c.Headless {
 			t.Errorf("cancelled %+v", c)
 		}
 	})
@@ -426,7 +426,7 @@ func TestAnErroredJobIsAProtocolError(t *testing.T) {
 	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
 		call := p.call("run_job", map[string]any{"command": "x"}, nil)
 		time.Sleep(time.Second)
-		id := d.jobs[0].ID
+		id := d.first()
 		d.finish(id, stateErrored, "", func(j *ipc.Job, r *ipc.Result) {
 			j.ResultKind, r.Body = kindError, []byte(`{"code":-32050,"message":"no such customer","data":{"id":7}}`)
 		})
@@ -486,7 +486,7 @@ func TestAWaitedCallSurvivesAnOutage(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		d.change(func() { d.down = nil })
 		time.Sleep(5 * time.Second)
-		d.finish(d.jobs[0].ID, stateSucceeded, "ok\n", nil)
+		d.finish(d.first(), stateSucceeded, "ok\n", nil)
 		call.wait().must(t, "succeeded")
 		only(t, d.submits)
 	})
@@ -494,7 +494,7 @@ func TestAWaitedCallSurvivesAnOutage(t *testing.T) {
 		call := p.call("run_job", map[string]any{"command": "x"}, map[string]any{"progressToken": 1})
 		time.Sleep(5 * time.Second)
 		d.change(func() { d.down = errDown })
-		call.wait().must(t, "was accepted and is not affected", short(d.jobs[0].ID))
+		call.wait().must(t, "was accepted and is not affected", short(d.first()))
 	})
 }
 

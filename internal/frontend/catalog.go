@@ -49,6 +49,7 @@ type catalog struct {
 	anyone    bool // a job has been seen that lets a model answer
 	fromFiles map[string]ipc.Tool
 	order     []string // their names, as the daemon lists them
+	faults    []string // what is wrong with job files
 }
 
 func newCatalog(f *Frontend, configDir string) *catalog {
@@ -87,13 +88,20 @@ func (c *catalog) find(next mcp.MethodHandler) mcp.MethodHandler {
 				err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the server has a bug: looking for a tool failed"}
 			}
 		}()
-		if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil && !c.has(call.Params.Name) {
-			within, cancel := context.WithTimeout(ctx, listWait)
-			reply, err := c.f.daemon.Tools(within, ipc.ToolsRequest{Project: c.f.caller.Project})
-			cancel()
-			if err == nil {
-				c.apply(reply)
-			}
+		call, ok := req.(*mcp.CallToolRequest)
+		if !ok || call.Params == nil || c.has(call.Params.Name) {
+			return next(ctx, method, req)
+		}
+		within, cancel := context.WithTimeout(ctx, listWait)
+		reply, unreachable := c.f.daemon.Tools(within, ipc.ToolsRequest{Project: c.f.caller.Project})
+		cancel()
+		if unreachable != nil {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the tool " + quoted(call.Params.Name, 100) +
+				" is none of jobd's own, and whether a job file has it cannot be found out now: " + sentence(unreachable)}
+		}
+		c.apply(reply)
+		if faults := c.faultText(); faults != "" && !c.has(call.Params.Name) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no tool " + quoted(call.Params.Name, 100) + ". " + faults}
 		}
 		return next(ctx, method, req)
 	}
@@ -123,6 +131,15 @@ func (c *catalog) arrange(list *mcp.ListToolsResult, client *mcptasks.Client) {
 	list.Tools = slices.DeleteFunc(list.Tools, func(t *mcp.Tool) bool {
 		return t.Name == toolRunJob && !c.runJob || t.Name == toolAnswerJob && forms && !c.anyone
 	})
+	if faults := oneLine(faultText(c.faults), 600); faults != "" {
+		for i, t := range list.Tools {
+			if t.Name == toolListJobs { // the SDK keeps the tool: change a copy
+				told := *t
+				told.Description += " " + faults
+				list.Tools[i] = &told
+			}
+		}
+	}
 	slices.SortStableFunc(list.Tools, func(a, b *mcp.Tool) int { return rank[a.Name] - rank[b.Name] })
 }
 
@@ -242,8 +259,8 @@ func (c *catalog) apply(reply ipc.ToolsReply) {
 	if c.known && c.version == reply.Version {
 		return
 	}
-	news := c.runJob != reply.RunJob
-	c.known, c.version, c.runJob = true, reply.Version, reply.RunJob
+	news := c.runJob != reply.RunJob || !slices.Equal(c.faults, reply.Faults)
+	c.known, c.version, c.runJob, c.faults = true, reply.Version, reply.RunJob, reply.Faults
 	fresh := map[string]ipc.Tool{}
 	c.order = c.order[:0]
 	for _, t := range reply.Tools {
@@ -274,6 +291,21 @@ func (c *catalog) apply(reply ipc.ToolsReply) {
 	if news {
 		c.announce()
 	}
+}
+
+// faultText says which job files cannot be used and why, "" = none.
+func (c *catalog) faultText() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return faultText(c.faults)
+}
+
+func faultText(faults []string) string {
+	if len(faults) == 0 {
+		return ""
+	}
+	said, _ := head(clean(strings.Join(faults, "\n")), 2_000)
+	return "Tools of these job files are missing; tell the person:\n" + said
 }
 
 func (c *catalog) isBuiltin(name string) bool {

@@ -81,7 +81,7 @@ func TestAWaitedCallDelivers(t *testing.T) {
 	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
 		call := p.call("run_job", map[string]any{"command": "x"}, nil)
 		time.Sleep(5 * time.Second)
-		d.finish(d.jobs[0].ID, stateSucceeded, "ok\n", nil)
+		d.finish(d.first(), stateSucceeded, "ok\n", nil)
 		call.wait()
 		time.Sleep(1900 * time.Millisecond)
 		if len(seen(d, &d.delivered)) != 0 {
@@ -99,7 +99,7 @@ func TestACancelledCallDeliversNothing(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		call.cancel("timed out")
 		synctest.Wait()
-		d.finish(d.jobs[0].ID, stateSucceeded, "ok\n", nil)
+		d.finish(d.first(), stateSucceeded, "ok\n", nil)
 		time.Sleep(time.Minute)
 		if n := len(seen(d, &d.delivered)); n != 0 {
 			t.Errorf("delivered %d", n)

@@ -352,3 +352,10 @@ func confirm(key string) ipc.Question {
 	return ipc.Question{ID: "asked-" + key, Key: key, Mode: ipc.ModeForm, Message: "Deploy to production?", State: "open", LeftMS: 48 * 60_000, OnTimeout: "fail",
 		Schema: json.RawMessage(`{"type":"object","properties":{"confirm":{"type":"boolean"}},"required":["confirm"]}`)}
 }
+
+// first is the id of the first job.
+func (d *fakeDaemon) first() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.jobs[0].ID
+}

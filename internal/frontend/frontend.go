@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -56,6 +57,9 @@ type Frontend struct {
 	ext             *mcptasks.Extension
 	catalog         *catalog
 	deliveries      *deliveries
+	// session is what the daemon calls this session now, where it has said so:
+	// it goes on under another name after /clear.
+	session atomic.Pointer[string]
 
 	// life ends with Close. Requests to the daemon that must not end with a
 	// request of the client live as long.
@@ -145,6 +149,14 @@ func (f *Frontend) background(work func(life context.Context)) bool {
 		work(f.life)
 	})
 	return true
+}
+
+// own reports whether a job's session is this one.
+func (f *Frontend) own(session string) bool {
+	if now := f.session.Load(); now != nil && *now == session {
+		return true
+	}
+	return session == f.caller.Session
 }
 
 // caught keeps a panic in a goroutine of ours from ending the process.

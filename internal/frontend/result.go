@@ -146,6 +146,9 @@ const (
 	kindError = "error"
 )
 
+// exitDeclined is the exit code of jobd ask for "no".
+const exitDeclined = 10
+
 // summary says in one line what became of a final job.
 func summary(job ipc.Job) string {
 	who := "Job " + short(job.ID)
@@ -202,6 +205,9 @@ func next(r ipc.Result) string {
 		}
 		if job.Signal == nil && (job.ExitCode == nil || *job.ExitCode < 0) {
 			return "Next: correct the command or the directory and call again. " + again
+		}
+		if *job.ExitCode == exitDeclined && job.QuestionCount > 0 {
+			return "Next: this is the exit code of jobd ask for a question that the person declined; ask them how to go on. " + again
 		}
 		return "Next: find the cause in the output, fix it, and call again. " + again
 	case stateTimedOut:

@@ -23,6 +23,7 @@ func (s *store) Get(ctx context.Context, c *mcptasks.Client, id string) (mcptask
 	if err != nil {
 		return mcptasks.Task{}, taskError(err)
 	}
+	s.f.catalog.daemonSeen()
 	s.f.catalog.answers(job)
 	t, err := s.f.task(ctx, job, c)
 	if err == nil && t.Status.Final() {
@@ -79,10 +80,12 @@ func (s *store) Watch(ctx context.Context, c *mcptasks.Client, id string, change
 		return taskError(err)
 	}
 	var last ipc.Job
+	wait := int64(0)
 	for {
 		if last.ID == "" || !job.UpdatedAt.Equal(last.UpdatedAt) || job.State != last.State {
 			t, err := s.f.task(ctx, job, c)
-			if err == nil {
+			switch {
+			case err == nil:
 				if err := changed(t); err != nil {
 					return err
 				}
@@ -92,23 +95,25 @@ func (s *store) Watch(ctx context.Context, c *mcptasks.Client, id string, change
 					}
 					return nil
 				}
-				last = job
+				last, wait = job, watchFor.Milliseconds()
+			case !pause(ctx, retryEvery): // its result cannot be had now
+				return ctx.Err()
+			default:
+				wait = 0
 			}
 		}
-		newer, err := s.f.daemon.Get(ctx, ipc.GetRequest{ID: id, Exact: true, WaitMS: watchFor.Milliseconds(), Revision: job.Revision})
+		newer, err := s.f.daemon.Get(ctx, ipc.GetRequest{ID: id, Exact: true, WaitMS: wait, Revision: job.Revision})
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
+			// A change of state or of the questions is told at once; reported
+			// progress comes from the daemon at most once a second.
 			job = newer
-			// A change of state or of the questions is told at once; progress
-			// comes at most once a second from the daemon.
-		case passing(err):
-			if !pause(ctx, retryEvery) {
-				return ctx.Err()
-			}
-		default:
+		case !passing(err):
 			return taskError(err)
+		case !pause(ctx, retryEvery):
+			return ctx.Err()
 		}
 	}
 }

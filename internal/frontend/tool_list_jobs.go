@@ -74,7 +74,11 @@ func (f *Frontend) listJobs(ctx context.Context, call *mcptasks.Call) (mcptasks.
 		return mcptasks.Result(toolError(sentence(err))), nil
 	}
 	f.catalog.daemonSeen()
-	return mcptasks.Result(&mcp.CallToolResult{Content: []mcp.Content{text(f.table(reply.Jobs, a.Limit, a.All, r))}}), nil
+	result := &mcp.CallToolResult{Content: []mcp.Content{text(f.table(reply.Jobs, a.Limit, a.All, r))}}
+	if faults := f.catalog.faultText(); faults != "" {
+		result.Content = append(result.Content, text(faults))
+	}
+	return mcptasks.Result(result), nil
 }
 
 // table lists jobs, two lines each at most.
@@ -123,7 +127,7 @@ func (f *Frontend) row(job ipc.Job, all bool) string {
 	if job.Final && job.DeliveredAt == nil && !job.Shell {
 		b.WriteString(" [result not delivered]")
 	}
-	if job.Session != f.caller.Session {
+	if !f.own(job.Session) {
 		b.WriteString(" [other session]")
 	}
 	if message := oneLine(job.StatusMessage, 120); message != "" {

@@ -179,6 +179,35 @@ func TestAToolThatIsNotKnownYetIsLookedFor(t *testing.T) {
 	})
 }
 
+func TestFaultsOfJobFilesAreTold(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		d.tools.Faults = []string{"/p/.jobd/jobs.yaml is not trusted; look at it, then run: jobd trust"}
+		raw, _ := json.Marshal(p.request("tools/list", nil))
+		if !strings.Contains(string(raw), "jobd trust") {
+			t.Errorf("the list does not say so: %s", raw)
+		}
+		p.call("list_jobs", nil, nil).wait().must(t, "jobd trust")
+		if r := p.call("deploy", nil, nil).wait(); r.err == nil || r.err.Code != -32602 || !strings.Contains(r.err.Message, "jobd trust") {
+			t.Errorf("calling a missing tool gives %+v", r)
+		}
+		d.change(func() { d.tools = ipc.ToolsReply{Version: "2", RunJob: true} })
+		synctest.Wait()
+		if raw, _ := json.Marshal(p.request("tools/list", nil)); strings.Contains(string(raw), "jobd trust") {
+			t.Error("a fault that is mended is still told")
+		}
+	})
+}
+
+func TestAToolCannotBeLookedForWithoutTheDaemon(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		d.down = errDown
+		r := p.call("deploy", nil, nil).wait()
+		if r.err == nil || r.err.Code != -32603 || !strings.Contains(r.err.Message, "“deploy” is none of jobd's own") || !strings.Contains(r.err.Message, "its start is blocked") {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
+
 func TestTaskSupportOfJobFiles(t *testing.T) {
 	never, required := deploy, deploy
 	never.Name, never.Task = "quick", "never"
@@ -187,7 +216,7 @@ func TestTaskSupportOfJobFiles(t *testing.T) {
 		d.tools.Tools = []ipc.Tool{never, required}
 		call := p.call("quick", nil, map[string]any{"progressToken": 1})
 		time.Sleep(time.Minute)
-		d.finish(d.jobs[0].ID, stateSucceeded, "ok\n", nil)
+		d.finish(d.first(), stateSucceeded, "ok\n", nil)
 		call.wait().must(t, "succeeded after 1 min")
 	})
 	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {

@@ -33,10 +33,9 @@ func (f *Frontend) waitInCall(ctx context.Context, call *mcptasks.Call, st callS
 	w := f.watch(call.Client, st, job)
 	for {
 		if w.job.Final {
-			if answer, err := f.outcome(ctx, call, st); answer != nil || err != nil {
-				return answer, err
-			}
-		} else if len(open(w.job)) > 0 {
+			return f.outcome(ctx, call, st, outage)
+		}
+		if len(open(w.job)) > 0 {
 			if requests := askable(w.job, call.Client); requests != nil {
 				return mcptasks.Ask(requests, encode(st)), nil
 			}
