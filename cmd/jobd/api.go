@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jobd/internal/ipc"
+	"jobd/internal/jobfile"
 	"jobd/internal/jobs"
 )
 
@@ -27,6 +28,10 @@ type api struct {
 	leave func(handOver bool) error
 	// page returns the address of the page that takes a secret.
 	page func(job, ask string) string
+	// files are the job files.
+	files *jobfile.Catalog
+	// bundles is the directory of the jobs' bundles.
+	bundles string
 	// places for the environment of jobs
 	socket, home, binDir string
 }
@@ -252,19 +257,6 @@ func (a *api) Session(ctx context.Context, r ipc.SessionRequest) (ipc.ListReply,
 		return ipc.ListReply{}, wireError(err)
 	}
 	return ipc.ListReply{Jobs: a.wireJobs(ctx, found)}, nil
-}
-
-// Tools implements [ipc.Handler].
-func (a *api) Tools(ctx context.Context, r ipc.ToolsRequest) (ipc.ToolsReply, error) {
-	reply := ipc.ToolsReply{Version: "built-in", RunJob: a.defaults.RunJob}
-	if r.WaitMS > 0 && r.Version == reply.Version {
-		select {
-		case <-time.After(time.Duration(r.WaitMS) * time.Millisecond):
-		case <-ctx.Done():
-			return reply, ctx.Err()
-		}
-	}
-	return reply, nil
 }
 
 // wireError maps the domain's errors to those of the wire, in one place.

@@ -41,7 +41,7 @@ func (a *api) Submit(ctx context.Context, key string, r ipc.SubmitRequest) (ipc.
 	if r.Tool == "run_job" && !a.defaults.RunJob {
 		return ipc.SubmitReply{}, &ipc.Error{Code: ipc.CodeRefused, Message: "run_job is switched off in jobd's config.yaml", Hint: "use a tool of a job file"}
 	}
-	sub, err := a.submission(r)
+	sub, err := a.resolve(r)
 	if err != nil {
 		return ipc.SubmitReply{}, err
 	}

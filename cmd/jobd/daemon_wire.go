@@ -65,9 +65,17 @@ func wire(ctx context.Context, in surroundings) (_ *service, err error) {
 	opened = append(opened, runner.Close)
 	teller := notify.New(lim.Notify, os.Environ(), in.log)
 	opened = append(opened, func() error { teller.Close(); return nil })
+	a := &api{
+		log: in.log, status: in.status, leave: in.leave, files: newCatalog(p), bundles: p.Bundles,
+		defaults: jobDefaults{
+			Timeout: lim.Timeout, QuestionTimeout: lim.QuestionTimeout, AnswerWithin: lim.AnswerWithin,
+			OutputLimit: lim.OutputLimit, Unattended: jobs.Unattended(lim.Unattended), RunJob: lim.RunJob,
+		},
+		socket: p.Socket, home: p.Home, binDir: filepath.Dir(shimPath),
+	}
 	sup := jobs.NewSupervisor(jobs.Options{
 		Store: store, Runner: runner, Clock: now, Log: in.log, Forms: forms.Forms{},
-		MaxRunning: lim.MaxRunning, Retention: lim.Retention, Notify: tell(teller),
+		MaxRunning: lim.MaxRunning, Retention: lim.Retention, Notify: tell(teller), Rerun: a.rerun,
 	})
 	opened = append(opened, func() error { sup.Close(); return nil })
 	if err := sup.Recover(ctx); err != nil {
@@ -79,16 +87,10 @@ func wire(ctx context.Context, in surroundings) (_ *service, err error) {
 	}
 	opened = append(opened, secrets.Close)
 
+	a.sup, a.page = sup, secrets.URL
 	return &service{
-		handler: &api{
-			sup: sup, log: in.log, status: in.status, leave: in.leave, page: secrets.URL,
-			defaults: jobDefaults{
-				Timeout: lim.Timeout, QuestionTimeout: lim.QuestionTimeout, AnswerWithin: lim.AnswerWithin,
-				OutputLimit: lim.OutputLimit, Unattended: jobs.Unattended(lim.Unattended), RunJob: lim.RunJob,
-			},
-			socket: p.Socket, home: p.Home, binDir: filepath.Dir(shimPath),
-		},
-		run: sup.Run,
+		handler: a,
+		run:     sup.Run,
 		busy: func() bool {
 			live, _ := sup.Live()
 			return live > 0

@@ -23,6 +23,7 @@ func run(ctx context.Context, c *cli, args []string) int {
 const (
 	groupJobs   = "jobs"
 	groupInside = "inside"
+	groupFiles  = "files"
 	groupDaemon = "daemon"
 )
 
@@ -47,6 +48,7 @@ Code, and jobd's own daemon, which starts by itself when it is needed.`,
 	root.AddGroup(
 		&cobra.Group{ID: groupJobs, Title: "Jobs:"},
 		&cobra.Group{ID: groupInside, Title: "Inside a job:"},
+		&cobra.Group{ID: groupFiles, Title: "Job files:"},
 		&cobra.Group{ID: groupDaemon, Title: "jobd itself:"},
 	)
 	add := func(group string, cmds ...*cobra.Command) {
@@ -60,6 +62,7 @@ Code, and jobd's own daemon, which starts by itself when it is needed.`,
 	add(groupInside, newAskCommand(c), newProgressCommand(c))
 	add(groupDaemon, newDoctorCommand(c), newStartCommand(c), newStopCommand(c), newRestartCommand(c), newDaemonCommand(c), newVersionCommand(c),
 		newCompletionCommand(c), newHookCommand(c))
+	add(groupFiles, newTrustCommand(c), newValidateCommand(c), newSchemaCommand(c))
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "The exit codes of all commands", Long: exitHelp})
 	root.SetHelpCommandGroupID(groupDaemon)
 	return root

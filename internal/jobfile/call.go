@@ -406,6 +406,27 @@ func (c *Call) Shown() json.RawMessage {
 	return o.json()
 }
 
+// Split takes apart what [Call.Arguments] put together: the arguments, and the
+// answers to ask_first, nil if there are none.
+func (j *Job) Split(all json.RawMessage) (arguments, answers json.RawMessage, err error) {
+	values, err := j.object(all, "the arguments")
+	if err != nil {
+		return nil, nil, err
+	}
+	var sent, answered object
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if slices.Contains(names(j.fields), name) {
+			answered = append(answered, member{name, values[name]})
+		} else {
+			sent = append(sent, member{name, values[name]})
+		}
+	}
+	if len(answered) > 0 {
+		answers = answered.json()
+	}
+	return sent.json(), answers, nil
+}
+
 // wrong makes an error that begins with the tool's name.
 func (j *Job) wrong(format string, args ...any) error {
 	return &jobs.Error{Kind: jobs.ErrInvalid, Message: j.Name + " " + fmt.Sprintf(format, args...)}

@@ -90,15 +90,7 @@ func (c *Catalog) load(project string) *Set {
 		s.add(f)
 	}
 	for _, path := range c.userFiles(s) {
-		data, err := readUser(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed since
-		}
-		if err != nil {
-			s.Faults = append(s.Faults, Fault{File: path, Message: "the job file cannot be used: " + err.Error()})
-			continue
-		}
-		s.add(c.parse(path, data, Sum(data)))
+		s.add(c.ParseUser(path))
 	}
 	slices.SortFunc(s.Jobs, func(a, b *Job) int { return strings.Compare(a.Name, b.Name) })
 	return s
@@ -106,6 +98,9 @@ func (c *Catalog) load(project string) *Set {
 
 // project reads the project's file, and returns nil if it must not be used.
 func (c *Catalog) project(project string, s *Set) *File {
+	if project == "" {
+		return nil
+	}
 	path := ProjectPath(project)
 	data, sum, err := ReadProject(project)
 	switch {
@@ -178,6 +173,15 @@ func (s *Set) add(f *File) {
 		}
 		s.Jobs = append(s.Jobs, j)
 	}
+}
+
+// ParseUser reads one of the user's job files.
+func (c *Catalog) ParseUser(path string) *File {
+	data, err := readUser(path)
+	if err != nil {
+		return &File{Name: path, Faults: []Fault{{File: path, Message: "the job file cannot be used: " + err.Error()}}}
+	}
+	return c.parse(path, data, Sum(data))
 }
 
 // UserFiles returns the paths of the user's job files, and what is wrong with

@@ -122,7 +122,7 @@ func TestFaultsNamePlaceAndFix(t *testing.T) {
 		{"param default", job("    params: {p: {type: integer, default: x}}\n"), "5:14: params.p: type: x has type \"string\", want \"integer\"\n"},
 		{"param refers", job("    params: {p: {$ref: '#/properties/p'}}\n"), "5:18: params.p uses $ref; references are not used in job files; write the schema out, or use a YAML alias\n"},
 		{"required", job("    params: {commit: {}}\n    required: [comit]\n"), "6:5: required names \"comit\", which is not among params; did you mean \"commit\"?\n"},
-		{"required in a param", job("    params: {p: {type: string, required: true}}\n"), "5:42: params.p.required must be a list of names, not true or false; list the names of required arguments in \"required\" beside params\n"},
+		{"required in a param", job("    params: {p: {type: string, required: true}}\n"), "5:42: params.p.required must be a list, not true or false; list the names of required arguments in \"required\" beside params\n"},
 		{"keyword of the wrong kind", job("    params: {p: {type: string, maxLength: long}}\n"), "5:43: params.p.maxLength must be a number, not a text\n"},
 		{"ask_first secret", job("    ask_first: {password: {type: string}}\n"), "5:17: ask_first.password: the field \"password\" looks like a secret, and a form must not ask for one: its value would pass through the client and stay in its records; ask with --secret, which takes the value on a page of its own and hands it to the job only\n"},
 		{"ask_first like a param", job("    params: {p: {}}\n    ask_first: {p: {type: string}}\n"), "6:17: ask_first has the field \"p\", which is also among params; rename one of them\n"},

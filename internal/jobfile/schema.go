@@ -70,14 +70,14 @@ func (o object) json() json.RawMessage {
 
 // The keywords of JSON Schema 2020-12 by what their value holds.
 const (
-	aValue   = iota // anything
-	aText           // a text
-	aNumber         // a number
-	aFlag           // true or false
-	someValues      // a list of values
-	aSchema         // a schema
-	aList           // a list of schemas
-	aMapping        // a mapping of names to schemas
+	aValue     = iota // anything
+	aText             // a text
+	aNumber           // a number
+	aFlag             // true or false
+	someValues        // a list of values
+	aSchema           // a schema
+	aList             // a list of schemas
+	aMapping          // a mapping of names to schemas
 )
 
 var keywords = map[string]int{

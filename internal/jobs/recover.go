@@ -53,16 +53,25 @@ func (s *Supervisor) recover(ctx context.Context, j Job) {
 			why = "the machine was restarted before it was launched"
 		}
 		s.spawn(func() {
+			if !sameBoot {
+				why = s.rerun(j, why)
+			}
 			s.settle(j.ID, Exit{NotStarted: "never started, nothing ran: " + why, Code: -1, StopFirst: j.Stop != nil, At: now})
 		})
 	default:
 		why := "its shim was killed and left no record of how the command ended"
-		if !sameBoot || (!j.Launched.IsZero() && j.Launched.BootID != now.BootID) {
+		rebooted := !sameBoot || (!j.Launched.IsZero() && j.Launched.BootID != now.BootID)
+		if rebooted {
 			why = "the machine was restarted while it ran"
 		} else if err != nil {
 			why = fmt.Sprintf("its bundle cannot be read: %v", err)
 		}
-		s.spawn(func() { s.lose(j.ID, why) })
+		s.spawn(func() {
+			if rebooted {
+				why = s.rerun(j, why)
+			}
+			s.lose(j.ID, why)
+		})
 	}
 }
 

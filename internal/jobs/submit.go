@@ -19,6 +19,8 @@ type Submission struct {
 	// Environ returns the command's environment as NAME=VALUE, for a job that
 	// gets this id. It is written to the bundle only.
 	Environ func(id string) []string
+	// Prepared, if set, adds to the job's bundle before the job is stored.
+	Prepared func(id string) error
 	// Identity is what makes two calls the same, the values of the env argument
 	// included. It is hashed with a key and not stored.
 	Identity []byte
@@ -28,6 +30,12 @@ type Submission struct {
 	Key string
 	// Join: without Key, an identical call of the same session is one job.
 	Join bool
+	// Refuse, if set, is returned where the call finds no job: it creates none.
+	Refuse error
+
+	// reruns is the id of the lost job that this one runs again, "" = none. It
+	// takes over that job's join key.
+	reruns string
 }
 
 // Joined says by which of its keys a call found a job that was there.
@@ -59,6 +67,11 @@ func (s *Supervisor) Submit(ctx context.Context, sub Submission) (Job, Joined, e
 	if err := s.runner.Prepare(ctx, id, sub.Spec, sub.Environ(id)); err != nil {
 		return Job{}, "", fmt.Errorf("preparing the job's bundle: %w", err)
 	}
+	if sub.Prepared != nil {
+		if err := sub.Prepared(id); err != nil {
+			return Job{}, "", errors.Join(err, s.runner.Discard(context.WithoutCancel(ctx), id))
+		}
+	}
 	s.step("submit prepared")
 	joined := JoinedNot
 	j, created, err := s.store.CreateJob(ctx, New(id, sub.Spec, keys, s.clock()), func(h Holders) (*Job, error) {
@@ -73,11 +86,11 @@ func (s *Supervisor) Submit(ctx context.Context, sub Submission) (Job, Joined, e
 			}
 			joined = JoinedKey
 			return h.Idempotency, nil
-		case h.Join != nil && h.Join.joinable():
+		case h.Join != nil && h.Join.ID != sub.reruns && h.Join.joinable():
 			joined = JoinedSession
 			return h.Join, nil
 		}
-		return nil, nil
+		return nil, sub.Refuse
 	})
 	s.step("submit committed")
 	if !created {

@@ -23,6 +23,10 @@ type Options struct {
 	// Notify is told of open questions and finished jobs. It must return at
 	// once. It may be nil.
 	Notify func(Notice)
+	// Rerun returns the submission that runs a job again which a reboot
+	// interrupted; its error says why that cannot be. It is asked only for jobs
+	// whose spec says RerunInterrupted. nil = no job is run again.
+	Rerun func(ctx context.Context, lost Job) (Submission, error)
 	// Step is told the name of each step between a cause and its effect, for
 	// tests that end the process there. It may be nil.
 	Step func(name string)
@@ -75,6 +79,7 @@ type Supervisor struct {
 	log       *slog.Logger
 	forms     Forms
 	notify    func(Notice)
+	again     func(context.Context, Job) (Submission, error)
 	step      func(string)
 	max       int
 	retention time.Duration
@@ -123,7 +128,7 @@ type asker struct {
 func NewSupervisor(o Options) *Supervisor {
 	life, end := context.WithCancel(context.Background())
 	s := &Supervisor{
-		store: o.Store, runner: o.Runner, clock: o.Clock, log: o.Log, forms: o.Forms, notify: o.Notify, step: o.Step,
+		store: o.Store, runner: o.Runner, clock: o.Clock, log: o.Log, forms: o.Forms, notify: o.Notify, again: o.Rerun, step: o.Step,
 		max: max(o.MaxRunning, 1), retention: o.Retention,
 		life: life, end: end, due: make(chan string, 64), kick: make(chan struct{}, 1),
 		live: map[string]*live{}, waiters: map[string]*waiter{}, secrets: map[string][]byte{},
