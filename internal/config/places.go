@@ -66,7 +66,7 @@ func find(getenv func(string) string, passwd func() (string, error), uid int, go
 		if !usable(home) {
 			return Places{}, fmt.Errorf("%s is %q; it must be an absolute path other than /", EnvHome, home)
 		}
-		p.Home = real(home)
+		p.Home = realParent(home)
 		p.StateDir, p.ConfigDir = p.Home, p.Home
 	} else {
 		state, err := xdg(getenv, passwd, "XDG_STATE_HOME", ".local/state")
@@ -77,7 +77,7 @@ func find(getenv func(string) string, passwd func() (string, error), uid int, go
 		if err != nil {
 			return Places{}, err
 		}
-		p.StateDir, p.ConfigDir = real(filepath.Join(state, "jobd")), filepath.Join(conf, "jobd")
+		p.StateDir, p.ConfigDir = realParent(filepath.Join(state, "jobd")), filepath.Join(conf, "jobd")
 	}
 	in := func(name string) string { return filepath.Join(p.StateDir, name) }
 	p.DB, p.Bundles, p.Log = in("jobd.db"), in("bundles"), in("jobd.log")
@@ -141,10 +141,10 @@ func passwdHome() (string, error) {
 	return u.HomeDir, nil
 }
 
-// real resolves the links in the directory that holds path, as far as it
+// realParent resolves the links in the directory that holds path, as far as it
 // exists, so that every spelling of a home gives the same socket. The last
 // element stays: [EnsureDir] refuses it where it is a link.
-func real(path string) string {
+func realParent(path string) string {
 	path = filepath.Clean(path)
 	rest := filepath.Base(path)
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {

@@ -56,7 +56,7 @@ func call[Out any](ctx context.Context, c *Client, path, key string, in any) (Ou
 		var e *Error
 		switch {
 		case errors.Is(err, errAbsent):
-			if c.mayStart() && !(interrupted && c.stopped()) {
+			if c.mayStart() && (!interrupted || !c.stopped()) {
 				if starts++; starts > 3 {
 					return out, &Error{Code: CodeUnavailable, Message: "jobd was started three times and ended again each time", Hint: "its log says why: " + c.o.Log}
 				}
@@ -155,7 +155,10 @@ func unmarked(err error) error {
 // marked is an error of the transport with its reason.
 type marked struct{ reason, cause error }
 
-func (m *marked) Error() string   { return m.reason.Error() + ": " + m.cause.Error() }
+// Error implements error.
+func (m *marked) Error() string { return m.reason.Error() + ": " + m.cause.Error() }
+
+// Unwrap lets errors.Is see the reason and the cause.
 func (m *marked) Unwrap() []error { return []error{m.reason, m.cause} }
 
 // send makes one attempt. Its error is an [*Error] from the daemon or about

@@ -144,6 +144,7 @@ func (s *Server) track(c net.Conn, state http.ConnState) {
 		s.conns.Add(1)
 	case http.StateClosed, http.StateHijacked:
 		s.conns.Add(-1)
+	case http.StateActive, http.StateIdle:
 	}
 	s.last.Store(int64(time.Since(s.born)))
 }
@@ -162,6 +163,7 @@ var full = func() []byte {
 		HeaderProtocol, Protocol, len(body), body)
 }()
 
+// Accept implements [net.Listener].
 func (l *checkedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -176,8 +178,9 @@ func (l *checkedListener) Accept() (net.Conn, error) {
 		if l.server.conns.Load() >= l.server.max {
 			l.server.log.Warn("refused a connection", "open", l.server.max)
 			// Its buffer is empty, so this does not wait.
-			c.SetWriteDeadline(time.Now().Add(time.Second))
-			c.Write(full)
+			if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err == nil {
+				_, _ = c.Write(full)
+			}
 			c.Close()
 			continue
 		}
@@ -203,7 +206,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(buf.Len()))
-	w.Write(buf.Bytes()) // a reader that is gone asks again
+	_, _ = w.Write(buf.Bytes()) // a reader that is gone asks again
 }
 
 // answer finds the route, reads the body and calls the handler. A panic of the
@@ -312,7 +315,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusMethodNotAllowed
 	}
 	w.WriteHeader(status)
-	w.Write(append(body, '\n'))
+	_, _ = w.Write(append(body, '\n'))
 }
 
 // statusOf maps codes to HTTP, for people with curl; clients read the code.
@@ -334,6 +337,7 @@ func statusOf(c Code) int {
 		return http.StatusUpgradeRequired
 	case CodeAnswers:
 		return http.StatusUnprocessableEntity
+	case CodeInternal:
 	}
 	return http.StatusInternalServerError
 }

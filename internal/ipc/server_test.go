@@ -19,8 +19,15 @@ import (
 	"time"
 )
 
-// raw sends bytes to a socket and returns the first reply.
-func raw(t *testing.T, path, request string) (*http.Response, *Error) {
+// An answer is the first reply to bytes that were sent to a socket.
+type answer struct {
+	status int
+	header http.Header
+	fault  Error // where the status is not 200
+}
+
+// raw sends bytes to a socket.
+func raw(t *testing.T, path, request string) answer {
 	t.Helper()
 	c, err := net.Dial("unix", path)
 	if err != nil {
@@ -40,13 +47,13 @@ func raw(t *testing.T, path, request string) (*http.Response, *Error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := new(Error)
-	if resp.StatusCode != http.StatusOK {
-		if err := json.Unmarshal(body, e); err != nil {
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	if a.status != http.StatusOK {
+		if err := json.Unmarshal(body, &a.fault); err != nil {
 			t.Fatalf("%.80q: %s is no error: %q", request, resp.Status, body)
 		}
 	}
-	return resp, e
+	return a
 }
 
 func post(path, header, body string) string {
@@ -78,12 +85,12 @@ func TestBadRequestsAreRefusedAtTheDoor(t *testing.T) {
 		{"too large in chunks", "POST /v1/list HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1100000\r\n" + strings.Repeat(" ", 0x1100000), 400, CodeInvalid, "larger than"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			resp, e := raw(t, path, test.request)
-			if resp.StatusCode != test.status || e.Code != test.code || !strings.Contains(e.Message, test.says) {
-				t.Errorf("%s, %+v", resp.Status, e)
+			got := raw(t, path, test.request)
+			if got.status != test.status || got.fault.Code != test.code || !strings.Contains(got.fault.Message, test.says) {
+				t.Errorf("%d, %+v", got.status, got.fault)
 			}
-			if resp.Header.Get(HeaderProtocol) != "1" || resp.Header.Get(HeaderVersion) != "1.0" {
-				t.Errorf("headers %v", resp.Header)
+			if got.header.Get(HeaderProtocol) != "1" || got.header.Get(HeaderVersion) != "1.0" {
+				t.Errorf("headers %v", got.header)
 			}
 		})
 	}
@@ -95,8 +102,8 @@ func TestBadRequestsAreRefusedAtTheDoor(t *testing.T) {
 		post("/v1/jobs", "Idempotency-Key: k\r\n", "{}"), post("/stop", "Jobd-Protocol: 999\r\n", ""),
 		"GET /status HTTP/1.1\r\nHost: x\r\nJobd-Protocol: nonsense\r\n\r\n",
 	} {
-		if resp, e := raw(t, path, request); resp.StatusCode != http.StatusOK {
-			t.Errorf("%q: %s, %+v", request, resp.Status, e)
+		if got := raw(t, path, request); got.status != http.StatusOK {
+			t.Errorf("%q: %d, %+v", request, got.status, got.fault)
 		}
 	}
 }
@@ -283,10 +290,9 @@ func TestShutdownEndsPollsAndFinishesTheRest(t *testing.T) {
 	}
 	path := filepath.Join(room(t), "s")
 	_, stop := serve(t, path, h)
-	polls, lists := make(chan *http.Response, 1), make(chan ListReply, 1)
+	polls, lists := make(chan answer, 1), make(chan ListReply, 1)
 	go func() {
-		resp, _ := raw(t, path, post("/v1/get", "", `{"wait_ms":60000}`))
-		polls <- resp
+		polls <- raw(t, path, post("/v1/get", "", `{"wait_ms":60000}`))
 	}()
 	eventually(t, func() bool { return h.last() != nil })
 	go func() {
@@ -299,8 +305,8 @@ func TestShutdownEndsPollsAndFinishesTheRest(t *testing.T) {
 	<-slow
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
-	if resp := <-polls; resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get(headerLeaving) == "" {
-		t.Errorf("the poll got %s, %v", resp.Status, resp.Header)
+	if got := <-polls; got.status != http.StatusServiceUnavailable || got.header.Get(headerLeaving) == "" {
+		t.Errorf("the poll got %+v", got)
 	}
 	select {
 	case <-stopped:

@@ -266,6 +266,7 @@ type bounded struct {
 	max  int
 }
 
+// Write implements [io.Writer].
 func (b *bounded) Write(p []byte) (int, error) {
 	b.kept = append(b.kept, p[:min(len(p), b.max-len(b.kept))]...)
 	return len(p), nil
