@@ -268,6 +268,9 @@ func (d *DB) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 
 // read runs f in one transaction that reads.
 func (d *DB) read(ctx context.Context, f func(queries) error) error {
+	if d.writer.isClosed() {
+		return errClosed // at once, though Close may wait for others
+	}
 	d.life.RLock()
 	defer d.life.RUnlock()
 	if d.writer.isClosed() {

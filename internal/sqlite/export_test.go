@@ -151,3 +151,15 @@ func (d *DB) ReadTogether(ctx context.Context) error {
 	ended.Wait()
 	return errors.Join(errs...)
 }
+
+// InRead runs f while a transaction reads, which reads again afterwards.
+func (d *DB) InRead(ctx context.Context, f func()) error {
+	return d.read(ctx, func(q queries) error {
+		f()
+		_, err := first(q, []any{new(int)}, "SELECT count(*) FROM jobs")
+		return err
+	})
+}
+
+// Closing reports whether Close was called.
+func (d *DB) Closing() bool { return d.writer.isClosed() }

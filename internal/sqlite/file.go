@@ -33,9 +33,8 @@ type header struct {
 	empty       bool // there is no table yet
 }
 
-// create makes an empty database file that only its owner can read, whatever
-// the umask. SQLite gives its sidecars the same mode. A file that is there is
-// left as it is.
+// create makes an empty database file, for SQLite would let others read it. A
+// file that is there is left as it is.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -44,11 +43,12 @@ func create(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Chmod(0o600), f.Close())
+	return f.Close()
 }
 
-// protect takes the database and its sidecars from other users, in case they
-// were put there by other means.
+// protect makes the database and its sidecars their owner's alone, whatever the
+// umask was and however they came there. SQLite gives new sidecars the mode of
+// the database.
 func protect(path string) error {
 	for _, name := range append([]string{""}, sidecars...) {
 		info, err := os.Lstat(path + name)

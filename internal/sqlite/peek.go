@@ -5,18 +5,24 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 )
 
 // Unannounced reports whether the database at path holds jobs of a project that
 // no session was told of and nobody was given. It is for a process that is not
 // the daemon and would start one only if there is something to say: it reads
-// one row, makes no database and migrates none.
+// one row, makes no database, migrates none, and does not touch one that is
+// newer or not ours.
 func Unannounced(ctx context.Context, path, project string) (found bool, err error) {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+	h, err := inspect(path)
+	if err != nil {
+		return false, fmt.Errorf("opening database: %w", err)
+	}
+	if h == nil || h.empty {
 		return false, nil
+	}
+	if err := admit(path, h, len(migrations)); err != nil {
+		return false, err
 	}
 	db, err := sql.Open("sqlite", dsn(path, time.Second, true))
 	if err != nil {

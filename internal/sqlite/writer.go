@@ -203,11 +203,7 @@ func (c *connection) savepoint(ctx context.Context, r *write) error {
 	if err := c.exec(ctx, "SAVEPOINT w"); err != nil {
 		return err
 	}
-	tx := &transaction{ctx: ctx, conn: c}
-	r.guard(tx)
-	if r.err == nil {
-		r.err = tx.failure // whatever run made of it: nothing is certain after one
-	}
+	r.guard(&transaction{ctx: ctx, conn: c})
 	if r.err == nil && r.thrown == nil {
 		return c.exec(ctx, "RELEASE w")
 	}
@@ -215,13 +211,8 @@ func (c *connection) savepoint(ctx context.Context, r *write) error {
 	if err == nil {
 		err = c.exec(ctx, "RELEASE w")
 	}
-	switch {
-	case err == nil:
-		return nil
-	case tx.failure != nil:
-		return tx.failure // it made SQLite roll everything back, savepoints included
-	case machine(r.err):
-		return r.err // the same, while rows were read
+	if err != nil && machine(r.err) {
+		return r.err // it made SQLite roll everything back, savepoints included
 	}
 	return err
 }
@@ -318,43 +309,29 @@ func (c *connection) exec(ctx context.Context, text string, args ...any) error {
 	return err
 }
 
-// A transaction is a write's view of the one that it is part of.
+// A transaction is a write's view of the one that it is part of. Errors of the
+// database must be passed on, for the rest of it may be lost as well.
 type transaction struct {
 	ctx  context.Context
 	conn *connection
-	// failure is the first failure of the machine, after which nothing of the
-	// write may be kept.
-	failure error
 }
 
 // query implements queries.
 func (t *transaction) query(text string, args ...any) (*sql.Rows, error) {
 	s, err := t.conn.prepare(t.ctx, text)
-	if err == nil {
-		var rows *sql.Rows
-		if rows, err = s.QueryContext(t.ctx, args...); err == nil {
-			return rows, nil
-		}
+	if err != nil {
+		return nil, err
 	}
-	return nil, t.note(err)
+	return s.QueryContext(t.ctx, args...)
 }
 
 // exec runs a statement that gives no rows; it is kept prepared as well.
 func (t *transaction) exec(text string, args ...any) (sql.Result, error) {
 	s, err := t.conn.prepare(t.ctx, text)
 	if err != nil {
-		return nil, t.note(err)
+		return nil, err
 	}
-	res, err := s.ExecContext(t.ctx, args...)
-	return res, t.note(err)
-}
-
-// note remembers a failure of the machine.
-func (t *transaction) note(err error) error {
-	if t.failure == nil && machine(err) {
-		t.failure = err
-	}
-	return err
+	return s.ExecContext(t.ctx, args...)
 }
 
 // write runs f as part of a transaction. An error that f returned comes back

@@ -248,6 +248,33 @@ func TestCloseFinishesWhatRunsAndRefusesWhatComes(t *testing.T) {
 	})
 }
 
+func TestCloseWaitsForReaders(t *testing.T) {
+	db, err := sqlite.Open(t.Context(), place(t), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var closing sync.WaitGroup
+	var ended atomic.Bool
+	if err := db.InRead(t.Context(), func() {
+		closing.Go(func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			if !ended.Load() {
+				t.Error("Close returned before the reader was done")
+			}
+		})
+		until(t, "Close was called", db.Closing)
+		if _, err := db.Jobs(t.Context(), jobs.Filter{}); !errors.Is(err, jobs.ErrUnavailable) {
+			t.Errorf("a reader that comes meanwhile: %v", err)
+		}
+		ended.Store(true) // but for one more query
+	}); err != nil {
+		t.Errorf("the reader that was there: %v", err)
+	}
+	closing.Wait()
+}
+
 // Readers, however long, and writers never wait for each other, and none is
 // told that the database is busy.
 func TestReadersAndWritersDoNotWaitForEachOther(t *testing.T) {
