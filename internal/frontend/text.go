@@ -59,80 +59,94 @@ const maxSequence = 4096
 
 // stripSequences removes the control sequences of ECMA-48: CSI, the strings
 // OSC, DCS, SOS, PM and APC, and two-character escapes; in their 7-bit and
-// their 8-bit forms.
+// their 8-bit forms. It takes time in proportion to the text, whatever is in it.
 func stripSequences(s string) string {
 	if !strings.ContainsAny(s, "\x1b\u0090\u0098\u009b\u009d\u009e\u009f") {
 		return s
 	}
 	var b strings.Builder
 	b.Grow(len(s))
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
+	end := stringEnd{s: s}
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
 		switch {
-		case r == 0x1b && len(s) > 1:
-			s = afterEscape(s[1:])
+		case r == 0x1b && i+1 < len(s):
+			switch c := s[i+1]; {
+			case c == '[':
+				i = afterCSI(s, i+2)
+			case c == ']' || c == 'P' || c == 'X' || c == '^' || c == '_':
+				i = end.after(i + 2)
+			case c >= 0x20 && c <= 0x7e:
+				i = afterEscape(s, i+1)
+			default:
+				i++
+			}
 		case r == 0x9b:
-			s = afterCSI(s[n:])
+			i = afterCSI(s, i+n)
 		case r == 0x90 || r == 0x98 || r >= 0x9d && r <= 0x9f:
-			s = afterString(s[n:])
+			i = end.after(i + n)
 		default:
-			b.WriteString(s[:n])
-			s = s[n:]
+			b.WriteString(s[i : i+n])
+			i += n
 		}
 	}
 	return b.String()
 }
 
-// afterEscape returns what follows an escape sequence whose ESC was read.
-func afterEscape(s string) string {
-	switch c := s[0]; {
-	case c == '[':
-		return afterCSI(s[1:])
-	case c == ']' || c == 'P' || c == 'X' || c == '^' || c == '_':
-		return afterString(s[1:])
-	case c >= 0x20 && c <= 0x2f:
-		i := 0
-		for i < len(s) && s[i] >= 0x20 && s[i] <= 0x2f {
-			i++
-		}
-		if i < len(s) && s[i] >= 0x30 && s[i] <= 0x7e {
-			i++
-		}
-		return s[i:]
-	case c >= 0x30 && c <= 0x7e:
-		return s[1:]
+// afterEscape returns where an escape ends that goes on at i with intermediate
+// bytes and a final one.
+func afterEscape(s string, i int) int {
+	for i < len(s) && s[i] >= 0x20 && s[i] <= 0x2f {
+		i++
 	}
-	return s
+	if i < len(s) && s[i] >= 0x30 && s[i] <= 0x7e {
+		i++
+	}
+	return i
 }
 
-// afterCSI returns what follows a control sequence whose introducer was read.
-func afterCSI(s string) string {
-	i := 0
-	for i < len(s) && i < maxSequence && s[i] >= 0x20 && s[i] <= 0x3f {
+// afterCSI returns where a control sequence ends whose parameters begin at i.
+func afterCSI(s string, i int) int {
+	for from := i; i < len(s) && i-from < maxSequence && s[i] >= 0x20 && s[i] <= 0x3f; {
 		i++
 	}
 	if i < len(s) && s[i] >= 0x40 && s[i] <= 0x7e {
 		i++
 	}
-	return s[i:]
+	return i
 }
 
-// afterString returns what follows a control string whose opening was read.
-// It ends with BEL or ST; a line feed ends one that was never closed.
-func afterString(s string) string {
-	for i := 0; i < len(s) && i < maxSequence; i++ {
-		switch {
-		case s[i] == 0x07:
-			return s[i+1:]
-		case s[i] == 0x1b && i+1 < len(s) && s[i+1] == '\\':
-			return s[i+2:]
-		case s[i] == 0xc2 && i+1 < len(s) && s[i+1] == 0x9c:
-			return s[i+2:]
-		case s[i] == '\n':
-			return s[i:]
+// stringEnd finds the ends of control strings in s, asked in ascending order.
+type stringEnd struct {
+	s        string
+	at, next int // of the terminator found last: where it begins, what follows
+}
+
+// after returns what follows the control string whose content begins at i. It
+// ends with BEL or ST; a line feed ends one that was never closed. Of one that
+// is too long only the introducer goes.
+func (e *stringEnd) after(i int) int {
+	if e.at < i {
+		e.at, e.next = len(e.s), len(e.s)
+	scan:
+		for j := i; j < len(e.s); j++ {
+			switch rest := e.s[j:]; {
+			case rest[0] == 0x07:
+				e.at, e.next = j, j+1
+				break scan
+			case strings.HasPrefix(rest, "\x1b\\"), strings.HasPrefix(rest, "\u009c"):
+				e.at, e.next = j, j+2
+				break scan
+			case rest[0] == '\n':
+				e.at, e.next = j, j
+				break scan
+			}
 		}
 	}
-	return s
+	if e.at-i > maxSequence || e.at == len(e.s) {
+		return i
+	}
+	return e.next
 }
 
 // overwrite reduces each line to what was written after its last carriage

@@ -37,6 +37,16 @@ func TestCleanMakesTextOfJobsHarmless(t *testing.T) {
 	}
 }
 
+func TestCleaningTakesLinearTime(t *testing.T) {
+	for _, part := range []string{"\x1b]", "\x1b[", "\u009d", "\x1b]x\x1b", "\r", "<", "`"} {
+		start := time.Now()
+		fenced(clean(strings.Repeat(part, 1<<20/len(part))))
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("1 MiB of %q took %v", part, took)
+		}
+	}
+}
+
 func TestOneLineIsOneLine(t *testing.T) {
 	if got, want := oneLine("  a\n\tb\r\x1b[1mc  ", 100), "a c"; got != want {
 		t.Errorf("got %q, want %q", got, want)
