@@ -113,17 +113,24 @@ type killing struct {
 	termed map[proc]bool
 	count  map[proc]bool // all that were signalled
 	stuck  time.Time     // since when none that is left may be signalled
+
+	// find and signal are replaced by tests; nil = of the hunt, and signalProc.
+	find   func() ([]proc, error)
+	signal func(proc, unix.Signal) error
 }
 
 // round signals what is there now and reports whether anything is left. An
 // error says that what is left cannot be ended.
 func (k *killing) round(now time.Time) (left bool, err error) {
-	list, err := k.hunt.find()
-	if err != nil || len(list) == 0 {
-		return false, err
-	}
 	if k.termed == nil {
 		k.termed, k.count = map[proc]bool{}, map[proc]bool{}
+		if k.find == nil {
+			k.find, k.signal = k.hunt.find, signalProc
+		}
+	}
+	list, err := k.find()
+	if err != nil || len(list) == 0 {
+		return false, err
 	}
 	kill := !now.Before(k.killAt)
 	refused := 0
@@ -133,11 +140,11 @@ func (k *killing) round(now time.Time) (left bool, err error) {
 		}
 		var err error
 		if kill {
-			err = signalProc(p, unix.SIGKILL)
+			err = k.signal(p, unix.SIGKILL)
 		} else {
-			err = signalProc(p, unix.SIGTERM)
+			err = k.signal(p, unix.SIGTERM)
 			// One that is stopped gets to handle it.
-			_ = signalProc(p, unix.SIGCONT)
+			_ = k.signal(p, unix.SIGCONT)
 			k.termed[p] = true
 		}
 		if errors.Is(err, unix.EPERM) {

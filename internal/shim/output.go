@@ -20,8 +20,10 @@ const (
 	// tailParts is into how many files the tail is divided: so much of it, at
 	// most, is dropped before it had to be.
 	tailParts = 16
-	// minSegment keeps a small limit from making many files.
+	// minSegment keeps a small limit from making many files, and minLimit is the
+	// smallest one that there is.
 	minSegment = 4 << 10
+	minLimit   = 4 * minSegment
 	// spaceEvery is how many bytes are written between two looks at the free
 	// space.
 	spaceEvery = 8 << 20
@@ -81,14 +83,15 @@ type segment struct{ offset, size int64 }
 func (s segment) end() int64 { return s.offset + s.size }
 
 // newRecorder returns a recorder into dir, which it makes, that keeps at most
-// limit bytes; 0 = the default.
+// limit bytes; 0 = the default, and less than 16 KiB is that.
 func newRecorder(dir string, limit int64) *recorder {
 	if limit <= 0 {
 		limit = defaultOutputLimit
 	}
+	limit = max(limit, minLimit)
 	r := &recorder{dir: dir, room: hasRoom, head: limit / 4}
 	r.tail = limit - r.head
-	r.part = min(max(r.tail/tailParts, minSegment), max(r.tail/2, 1))
+	r.part = max(r.tail/tailParts, minSegment)
 	r.unlooked = spaceEvery
 	return r
 }
@@ -226,7 +229,7 @@ func (r *recorder) begin() error {
 	limit := r.head - r.headSize
 	inTail := limit <= 0 || len(r.tails) > 0
 	if inTail {
-		limit = min(r.part, r.tail)
+		limit = r.part
 		for len(r.tails) > 0 && r.tailSize+limit > r.tail {
 			old := r.tails[0]
 			if err := os.Remove(filepath.Join(r.dir, segmentName(old.offset))); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -52,7 +52,11 @@ func runTests(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	binDir = filepath.Join(dir, "bin")
 	for name, pkg := range map[string]string{"jobd-shim": "jobd/cmd/jobd-shim", "jobd": "./testdata/jobd"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(binDir, name), pkg)
+		args := []string{"build", "-o", filepath.Join(binDir, name)}
+		if raceEnabled {
+			args = append(args, "-race")
+		}
+		cmd := exec.Command("go", append(args, pkg)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", pkg, err, out)
 			return 1
@@ -535,6 +539,90 @@ func TestDiscardRemovesABundleButNotALiveOne(t *testing.T) {
 	if _, err := r.Inspect(context.Background(), id); !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("Inspect gave %v", err)
 	}
+}
+
+func TestADamagedRecordIsNamedAndHidesNoOther(t *testing.T) {
+	r := newRig(t)
+	id, p := r.start("echo hi; exit 3")
+	r.wait(p, 10*time.Second)
+	for _, name := range []string{"launch.json", "started.json", "stop", "exit.json"} {
+		file := filepath.Join(r.dir, id, name)
+		good, err := os.ReadFile(file)
+		if err != nil && name != "stop" {
+			t.Fatal(err)
+		}
+		for _, bad := range []string{"{", `{"version":99}`} {
+			if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			rem, err := r.Inspect(context.Background(), id)
+			if err == nil || !strings.Contains(err.Error(), file) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if rem.Held || !rem.Launched || (rem.Exit == nil) != (name == "exit.json") || (rem.PID == 0) != (name == "started.json") {
+				t.Errorf("%s: %+v", name, rem)
+			}
+			if got := r.output(id); got != "hi\n" {
+				t.Errorf("%s: output %q", name, got)
+			}
+		}
+		if err := os.WriteFile(file, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnEndWhoseRecordIsDamagedIsNotTakenForLost(t *testing.T) {
+	r := newRig(t)
+	id, p := r.start("while ! test -e go; do sleep 0.01; done")
+	// A directory in its place: the shim cannot write, and waits.
+	exit := filepath.Join(r.dir, id, "exit.json")
+	if err := os.MkdirAll(filepath.Join(exit, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.tmp, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command has ended", func() bool { return !runs(p.PID()) })
+	if err := unix.Kill(r.shimPID(id), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if e, err := p.Wait(ctx); err == nil || errors.Is(err, jobs.ErrNotFound) || !strings.Contains(err.Error(), exit) {
+		t.Errorf("got %+v, %v", e, err)
+	}
+}
+
+func TestWaitingEndsWithItsContextAndTheRunner(t *testing.T) {
+	r := newRig(t)
+	id, p := r.start("sleep 600")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := p.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	got := make(chan error)
+	go func() {
+		_, err := p.Wait(context.Background())
+		got <- err
+	}()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err == nil || errors.Is(err, jobs.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	if !runs(p.PID()) {
+		t.Error("the job ended with the runner")
+	}
+	if err := unix.Kill(p.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the shim is gone", func() bool {
+		rem, err := r.Inspect(context.Background(), id)
+		return err == nil && !rem.Held
+	})
 }
 
 func TestSpecIsReadBackAsItWasGiven(t *testing.T) {

@@ -1,0 +1,6 @@
+//go:build !race
+
+package shim_test
+
+// raceEnabled: the binaries of the tests are built with the race detector too.
+const raceEnabled = false
