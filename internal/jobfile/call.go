@@ -82,7 +82,7 @@ func (j *Job) Bind(arguments, answers json.RawMessage) (*Call, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if err := j.each.Validate(map[string]any{name: plainValues[name]}); err != nil {
-			return nil, j.wrong("needs %q to be %s; it got %s (%s)", name, j.expectation(name), shown(all[name]), plain(err))
+			return nil, j.wrong("needs %q to be %s; it got %s%s", name, j.expectation(name), shown(all[name]), j.detail(name, err))
 		}
 	}
 	if err := j.applyDefaults(all, plainValues); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,20 @@ func (j *Job) expectation(name string) string {
 		words += " (" + clip(strings.TrimSuffix(d, "."), 200) + ")"
 	}
 	return words
+}
+
+// detail is what a schema library says of a value, for schemas that words do not
+// say all of.
+func (j *Job) detail(name string, err error) string {
+	s := j.schema.Schema().Properties[name]
+	if s == nil || len(s.Enum) > 0 || s.Const != nil {
+		return ""
+	}
+	simple := s.AllOf == nil && s.AnyOf == nil && s.OneOf == nil && s.Not == nil && s.If == nil
+	if simple && slices.Contains([]string{"string", "number", "integer", "boolean"}, s.Type) {
+		return ""
+	}
+	return " (" + plain(err) + ")"
 }
 
 // wanted says in words what a schema takes, as far as words are short.
@@ -98,7 +113,10 @@ func noun(t string, s *jsonschema.Schema) string {
 	case "null":
 		what = "null"
 	}
-	return strings.Join(append([]string{what}, more...), " ")
+	if len(more) == 0 {
+		return what
+	}
+	return what + " " + strings.Join(more, " and ")
 }
 
 func jsonList(values []any) string {
