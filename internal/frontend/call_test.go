@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -560,6 +561,29 @@ func TestHiddenAndConsentedQuestions(t *testing.T) {
 		d.ask(id, confirm("q1"), ipc.Question{Key: "u", Mode: ipc.ModeURL, Message: "The token", URL: "http://127.0.0.1:1/x", State: "open"})
 		if got := p.request("tasks/get", map[string]any{"taskId": id}); got["status"] != "working" || got["inputRequests"] != nil {
 			t.Errorf("a client without url mode sees %v", got)
+		}
+	})
+}
+
+// panicking is a daemon with a bug.
+type panicking struct{ *fakeDaemon }
+
+func (panicking) List(context.Context, ipc.ListRequest) (ipc.ListReply, error) { panic("list") }
+
+func (panicking) Submit(context.Context, string, ipc.SubmitRequest) (ipc.SubmitReply, error) {
+	panic("submit")
+}
+
+func TestAPanicEndsOneRequestOnly(t *testing.T) {
+	bubbleWith(t, withTasks, func(o *Options) { o.Daemon = panicking{o.Daemon.(*fakeDaemon)} }, func(t *testing.T, d *fakeDaemon, p *peer) {
+		if r := p.call("list_jobs", nil, nil).wait(); r.err == nil || r.err.Code != -32603 {
+			t.Errorf("in a handler: %+v", r)
+		}
+		if r := p.call("run_job", map[string]any{"command": "x"}, nil).wait(); !r.isError() {
+			t.Errorf("in the background: %+v", r)
+		}
+		if r := p.request("tools/list", nil); len(names(r)) == 0 {
+			t.Errorf("afterwards: %v", r)
 		}
 	})
 }
