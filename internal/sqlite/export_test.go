@@ -163,3 +163,24 @@ func (d *DB) InRead(ctx context.Context, f func()) error {
 
 // Closing reports whether Close was called.
 func (d *DB) Closing() bool { return d.writer.isClosed() }
+
+// Inspect reads a header; version is -1 where there is none.
+func Inspect(path string) (version int, err error) {
+	h, err := inspect(path)
+	if h == nil {
+		return -1, err
+	}
+	return h.version, err
+}
+
+// ThroughText stores an instant as a column does, and reads it back.
+func ThroughText(t jobs.Instant) (got jobs.Instant, err error) {
+	err = instantColumn{&got}.Scan(instantText(t))
+	return got, err
+}
+
+// ParseInstant reads the text of an instant.
+func ParseInstant(s string) error {
+	_, err := parseInstant(s)
+	return err
+}

@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "write until killed":
 		writeUntilKilled()
+	case "write one":
+		writeOne()
 	case "write under a file size limit":
 		writeUnderLimit()
 	default:
