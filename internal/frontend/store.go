@@ -33,7 +33,7 @@ func (s *store) Get(ctx context.Context, c *mcptasks.Client, id string) (mcptask
 }
 
 // Update implements [mcptasks.Store].
-func (s *store) Update(ctx context.Context, c *mcptasks.Client, id string, answers mcptasks.InputResponses) error {
+func (s *store) Update(ctx context.Context, _ *mcptasks.Client, id string, answers mcptasks.InputResponses) error {
 	job, err := s.f.daemon.Get(ctx, ipc.GetRequest{ID: id, Exact: true})
 	if err != nil {
 		return taskError(err)
@@ -58,7 +58,7 @@ func (s *store) Update(ctx context.Context, c *mcptasks.Client, id string, answe
 }
 
 // Cancel implements [mcptasks.Store].
-func (s *store) Cancel(ctx context.Context, c *mcptasks.Client, id string) error {
+func (s *store) Cancel(ctx context.Context, _ *mcptasks.Client, id string) error {
 	job, err := s.f.daemon.Get(ctx, ipc.GetRequest{ID: id, Exact: true})
 	if err != nil {
 		return taskError(err)
