@@ -56,12 +56,12 @@ func bind(ctx context.Context, path string) (*socket, error) {
 	}
 	l.SetUnlinkOnClose(false)
 	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
+		_ = l.Close()
 		return nil, fmt.Errorf("closing the socket to others: %w", err)
 	}
 	id, _, err := idOfPath(path)
 	if err != nil {
-		l.Close()
+		_ = l.Close()
 		return nil, fmt.Errorf("looking at the socket: %w", err)
 	}
 	return &socket{UnixListener: l, path: path, id: id}, nil

@@ -223,10 +223,10 @@ func TestAWrongConfigurationIsNamedByPlace(t *testing.T) {
 	if err := s.p.Ensure(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, "config.yaml"), []byte("timeout: 1h\nmax_runing: 3\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, "config.yaml"), []byte("timeout: 1h\nmax_rnning: 3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := filepath.Join(s.dir, "config.yaml") + `:2:1: unknown setting "max_runing"; did you mean "max_running"?`
+	want := filepath.Join(s.dir, "config.yaml") + `:2:1: unknown setting "max_rnning"; did you mean "max_running"?`
 	if _, errs, code := s.run("start"); code != exitError || errs != "jobd: "+want+"\n" {
 		t.Errorf("exit code %d, %q", code, errs)
 	}

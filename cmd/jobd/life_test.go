@@ -31,7 +31,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	base, err := os.MkdirTemp("/tmp", "jobd-t-") // a socket's path is short
+	base, err := os.MkdirTemp("/tmp", "jobd-t-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,14 +152,26 @@ func (s *site) processes(what string) []int {
 	return found
 }
 
-// dead reports whether a process is gone or a zombie.
-func dead(pid int) bool {
+// stateOf returns the letter of a process's state, "" for none (proc(5)).
+func stateOf(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return true
+		return ""
 	}
 	_, rest, _ := strings.Cut(string(b), ") ")
-	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+	return rest[:min(1, len(rest))]
+}
+
+// dead reports whether a process is gone or a zombie: its state is Z, X or "".
+func dead(pid int) bool { return strings.Contains("ZX", stateOf(pid)) }
+
+// freeze stops a process and returns when it stands still.
+func freeze(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process stands still", func() bool { return stateOf(pid) == "T" })
 }
 
 // daemons returns the process ids of the site's daemons.

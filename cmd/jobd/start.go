@@ -34,7 +34,8 @@ func newStartCommand(c *cli) *cobra.Command {
 		Long: `Starts the daemon in the background and returns when it answers. There is
 seldom need for it: whatever needs the daemon starts it. It is no error if it
 runs already.`,
-		Args: cobra.NoArgs,
+		Example: `  jobd start               start it now, rather than with the first job`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := config.Find()
 			if err != nil {
@@ -193,7 +194,7 @@ func serveReborn(ctx context.Context, o serveOptions) error {
 	// that the daemon starts, and its mark in their environment. A job that held
 	// the lock would keep the next daemon from starting.
 	closeOnExec()
-	syscall.Close(3)
+	_ = syscall.Close(3)
 	if err == nil {
 		err = os.Unsetenv(daemon.MARK_NAME)
 	}

@@ -207,9 +207,7 @@ func TestAnOldDaemonLeavesTheSocketOfTheNewOneAlone(t *testing.T) {
 	s := newSite(t)
 	s.must("start")
 	old := s.pid()
-	if err := syscall.Kill(old, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, old)
 	// All that tells of it is removed, so that another can take its place.
 	for _, path := range []string{s.p.Socket, s.p.PIDFile, s.p.AliveLock} {
 		if err := os.Remove(path); err != nil {
@@ -238,9 +236,7 @@ func TestADaemonThatLostItsPlaceLeavesByItself(t *testing.T) {
 	s := newSite(t)
 	s.must("start")
 	old := s.pid()
-	if err := syscall.Kill(old, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, old)
 	for _, path := range []string{s.p.Socket, s.p.PIDFile, s.p.AliveLock} {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -305,9 +301,7 @@ func TestStopNamesADaemonThatIsSilent(t *testing.T) {
 	s := newSite(t)
 	s.must("start")
 	pid := s.pid()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, pid)
 	_, errs, code := s.run("stop")
 	if code != exitError || !strings.Contains(errs, fmt.Sprintf("process %d is jobd's daemon", pid)) {
 		t.Errorf("exit code %d, %q", code, errs)

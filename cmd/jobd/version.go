@@ -50,6 +50,8 @@ func newVersionCommand(c *cli) *cobra.Command {
 		Short: "The versions of this program and of the daemon",
 		Long: `Prints the version of this program, and of the daemon if one runs; none is
 started for it. After an upgrade "jobd restart" makes them the same.`,
+		Example: `  jobd version
+  jobd version --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printVersions(cmd.Context(), c, asJSON)
