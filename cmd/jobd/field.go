@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // fieldHelp documents the syntax of --field to users.
@@ -33,6 +34,9 @@ var fieldName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
 
 // parseFieldFlag reads the value of a --field flag.
 func parseFieldFlag(text string) (field, error) {
+	if !utf8.ValidString(text) {
+		return field{}, fmt.Errorf("%q is not UTF-8 text", text)
+	}
 	parts, err := splitAttributes(text)
 	if err != nil {
 		return field{}, fmt.Errorf("%q: %w", text, err)

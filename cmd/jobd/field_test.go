@@ -50,6 +50,7 @@ func TestFieldSyntax(t *testing.T) {
 
 func TestFieldSyntaxFaults(t *testing.T) {
 	for text, want := range map[string]string{
+		"x:string,title=\xff":       `is not UTF-8 text`,
 		`confirm`:                   `"confirm" has no type; write it as NAME:TYPE, for example confirm:boolean`,
 		`1x:string`:                 `"1x" is no name for a field`,
 		`:string`:                   `"" is no name for a field`,
