@@ -227,7 +227,7 @@ var keys = []key{
     description: Remove old build results.
     on_question_timeout: default
     run: |
-      answer=$(jobd ask "Remove the caches, too?" --field caches:boolean=false)
+      answer=$(jobd ask "Remove the caches, too?" --field 'caches:boolean,default=false')
       ./scripts/cleanup.sh "$answer"
 `,
 		take: func(b *builder, n *node) {

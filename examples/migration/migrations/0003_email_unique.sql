@@ -1,0 +1,1 @@
+CREATE UNIQUE INDEX customers_email ON customers (email);
