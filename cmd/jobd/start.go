@@ -83,6 +83,9 @@ func start(ctx context.Context, p config.Places, o serveOptions) (s ipc.Status, 
 		if s, silence = askStatus(ctx, p); silence == nil {
 			return s, true, nil
 		}
+		if errors.Is(silence, syscall.EPERM) || errors.Is(silence, syscall.EACCES) {
+			return ipc.Status{}, false, silence // a daemon of this process could not do better
+		}
 		child, err := reborn(p, o)
 		if err == nil {
 			s, err = awaitBirth(ctx, p, child)
@@ -147,6 +150,7 @@ func awaitBirth(ctx context.Context, p config.Places, child *os.Process) (ipc.St
 		err   error
 	}
 	ended := make(chan end, 1)
+	// It ends with the daemon, or with this process, which is about to.
 	go func() {
 		state, err := child.Wait()
 		ended <- end{state, err}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -290,6 +292,48 @@ func TestAStartThatCannotBeSaysWhy(t *testing.T) {
 	}
 	if exists("/tmp/relative") {
 		t.Error("a directory was made in the working directory")
+	}
+}
+
+func TestADirectoryThatCannotBeUsedIsNamed(t *testing.T) {
+	base, err := os.MkdirTemp("/tmp", "jobd-t-") //nolint:usetesting // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(base)
+	// Root may write anywhere, so it plays nobody.
+	uid := os.Getuid()
+	var as *syscall.SysProcAttr
+	if uid == 0 {
+		uid = 65534
+		as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: 65534}}
+	}
+	readOnly := filepath.Join(base, "ro")
+	sealed := filepath.Join(base, "sealed")
+	for _, dir := range []string{readOnly, sealed} {
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, uid, -1), os.Chmod(dir, 0o500)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(base, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for home, want := range map[string]string{
+		filepath.Join(readOnly, "h"): readOnly + " is not writable",
+		sealed:                       "chmod 700 " + sealed,
+		"/usr":                       "/usr belongs to user 0",
+	} {
+		s := newSiteAt(t, home)
+		for _, args := range [][]string{{"start"}, {"run", "--", "true"}} {
+			cmd := s.cmd(args...)
+			cmd.Dir = "/"
+			cmd.SysProcAttr = as
+			began := time.Now()
+			_, errs, code := s.exec(cmd)
+			if code != exitError || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 || time.Since(began) > 4*time.Second {
+				t.Errorf("%q in %s: exit code %d after %v, %q; want one line with %q", args, home, code, time.Since(began), errs, want)
+			}
+		}
 	}
 }
 

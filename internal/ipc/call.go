@@ -233,8 +233,12 @@ func (c *Client) transportFault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	var f *forbiddenError
 	var e *Error
 	var m *marked
+	if errors.As(err, &f) {
+		return f
+	}
 	if errors.As(err, &e) {
 		return e
 	}
@@ -274,17 +278,29 @@ func (c *shared) dial(ctx context.Context) (net.Conn, error) {
 
 // forbidden is the error of a process that may not use the socket. Starting a
 // daemon would not help it.
-func forbidden(socket string, err error) *Error {
+func forbidden(socket string, err error) error {
 	paths := strconv.Quote(socket)
 	if strings.HasPrefix(socket, "/tmp/") {
 		paths += ", " + strconv.Quote("/private"+socket)
 	}
-	return &Error{
+	return &forbiddenError{err, &Error{
 		Code:    CodeUnavailable,
 		Message: fmt.Sprintf("this process may not connect to jobd's socket %s (%v): most likely it runs in a sandbox", socket, underlying(err)),
 		Hint:    fmt.Sprintf("in Claude Code's settings allow it by sandbox.network.allowUnixSockets: [%s]", paths),
-	}
+	}}
 }
+
+// forbiddenError is an [*Error] that errors.Is finds the system's own in.
+type forbiddenError struct {
+	cause error
+	told  *Error
+}
+
+// Error implements error.
+func (e *forbiddenError) Error() string { return e.told.Error() }
+
+// Unwrap lets errors.As see the [*Error], and errors.Is the cause.
+func (e *forbiddenError) Unwrap() []error { return []error{e.told, e.cause} }
 
 // underlying returns the system's own word for err.
 func underlying(err error) error {

@@ -72,8 +72,8 @@ const (
 // ended, is repeated over a fresh connection for about 10 s; those that create
 // a job carry a key by which the daemon knows them again. A call that waits
 // survives a restart of the daemon, and waits no longer in all for it. Every
-// error is an [*Error], or wraps that of the context, which ends a call at
-// once.
+// error wraps an [*Error], or that of the context, which ends a call at once;
+// where the system forbids the socket it wraps EPERM or EACCES too.
 //
 // It may be used from any goroutine. Close it when no call is running.
 type Client struct {
