@@ -206,7 +206,7 @@ func next(r ipc.Result) string {
 		if job.Signal == nil && (job.ExitCode == nil || *job.ExitCode < 0) {
 			return "Next: correct the command or the directory and call again. " + again
 		}
-		if *job.ExitCode == exitDeclined && job.QuestionCount > 0 {
+		if job.ExitCode != nil && *job.ExitCode == exitDeclined && job.QuestionCount > 0 {
 			return "Next: this is the exit code of jobd ask for a question that the person declined; ask them how to go on. " + again
 		}
 		return "Next: find the cause in the output, fix it, and call again. " + again

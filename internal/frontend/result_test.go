@@ -101,6 +101,7 @@ func TestResultOfEveryFinalState(t *testing.T) {
 		"failed-with-result": {Job: with(finished(stateFailed), func(j *ipc.Job) { j.ExitCode, j.ResultKind = pointer(1), kindText }),
 			Body: []byte("2 of 30 tests failed: TestA, TestB"), Tail: output("FAIL\n")},
 		"declined":         {Job: with(finished(stateFailed), func(j *ipc.Job) { j.ExitCode, j.QuestionCount = pointer(10), 1 }), Tail: ipc.Output{End: true}},
+		"failed-by-term":   {Job: with(finished(stateFailed), func(j *ipc.Job) { j.Signal, j.Reason = pointer("SIGTERM"), "killed by SIGTERM" }), Tail: out},
 		"failed-by-signal": {Job: with(finished(stateFailed), func(j *ipc.Job) { j.Signal, j.Reason = pointer("SIGKILL"), "killed by SIGKILL" }), Tail: out},
 		"not-started": {Job: with(finished(stateFailed), func(j *ipc.Job) {
 			j.DurationMS, j.OutputBytes, j.StartedAt, j.Reason = 0, 0, nil, `could not be started: the program "maek" was not found on PATH`
