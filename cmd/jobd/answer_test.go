@@ -35,7 +35,7 @@ func TestAnswerOnATerminalAsksForFieldAfterField(t *testing.T) {
 	d, answers := asking(t, ipc.AnswerReply{Taken: true},
 		question(t, "q1", "Where to?", "env:choice,enum=staging=The small one|prod,title=Environment", "n:integer,min=1,max=3,default=2,description=How many machines",
 			"sure:boolean", "tags?:choices,enum=a|b|c", "note?:string,max=5"))
-	got := caller{daemon: d, terminal: true, in: "mars\n2\n9\n\nmaybe\ny\n1,c\ntoo long\n\n"}.call(t, "answer", "3f2a")
+	got := invocation{daemon: d, terminal: true, in: "mars\n2\n9\n\nmaybe\ny\n1,c\ntoo long\n\n"}.call(t, "answer", "3f2a")
 	want := []ipc.AnswerRequest{{Job: idA, Question: "q1", Action: "accept", By: "shell",
 		Content: json.RawMessage(`{"env":"prod","n":2,"sure":true,"tags":["a","c"]}`)}}
 	if diff := cmp.Diff(want, *answers); diff != "" {
@@ -63,7 +63,7 @@ func TestAnswerOnATerminalAsksForFieldAfterField(t *testing.T) {
 
 func TestAnswerOnATerminalAsksEveryQuestionInTurn(t *testing.T) {
 	d, answers := asking(t, ipc.AnswerReply{Taken: true}, question(t, "q1", "One?", "a:string"), secretQuestion(t, "q2"), question(t, "q3", "Three?", "c:boolean"))
-	got := caller{daemon: d, terminal: true, in: "x\nn\n", secret: "hunter2"}.call(t, "answer", "3f2a")
+	got := invocation{daemon: d, terminal: true, in: "x\nn\n", secret: "hunter2"}.call(t, "answer", "3f2a")
 	want := []ipc.AnswerRequest{
 		{Job: idA, Question: "q1", Action: "accept", By: "shell", Content: json.RawMessage(`{"a":"x"}`)},
 		{Job: idA, Question: "ask-q2", Action: "accept", By: "shell", Secret: true, Content: json.RawMessage(`{"value":"hunter2"}`)},
@@ -79,7 +79,7 @@ func TestAnswerOnATerminalAsksEveryQuestionInTurn(t *testing.T) {
 
 func TestLeavingTheFormLeavesTheQuestionOpen(t *testing.T) {
 	d, answers := asking(t, ipc.AnswerReply{Taken: true}, question(t, "q1", "One?", "a:string", "b:string"))
-	got := caller{daemon: d, terminal: true, in: "x\n"}.call(t, "answer", "3f2a")
+	got := invocation{daemon: d, terminal: true, in: "x\n"}.call(t, "answer", "3f2a")
 	if got.code != 1 || len(*answers) != 0 || !strings.Contains(got.err, "nothing was answered; the question stays open for 1m") {
 		t.Errorf("got %+v and the answers %v", got, *answers)
 	}
@@ -124,7 +124,7 @@ func TestAnswerWithoutATerminal(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, answers := asking(t, tt.reply, tt.questions(t)...)
-			got := caller{daemon: d, in: tt.in, env: tt.env}.call(t, append([]string{"answer", "3f2a"}, strings.Fields(tt.args)...)...)
+			got := invocation{daemon: d, in: tt.in, env: tt.env}.call(t, append([]string{"answer", "3f2a"}, strings.Fields(tt.args)...)...)
 			if got.code != tt.code || !strings.Contains(got.err, tt.says) || strings.Contains(got.err, "hunter2") {
 				t.Errorf("got %+v, want code %d and %q", got, tt.code, tt.says)
 			}

@@ -47,7 +47,7 @@ func TestAskPrintsTheAnswerAndEndsWithItsCode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, _ := askDaemon(tt.answer)
-			got := caller{daemon: d, env: inJob}.call(t, append([]string{"ask", "Go?"}, strings.Fields(tt.args)...)...)
+			got := invocation{daemon: d, env: inJob}.call(t, append([]string{"ask", "Go?"}, strings.Fields(tt.args)...)...)
 			if got != tt.want {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
@@ -64,7 +64,7 @@ func TestAskSendsWhatTheFlagsSay(t *testing.T) {
 		}
 		return ipc.Answer{State: "answered", Content: json.RawMessage(`{"value":"s3cret"}`)}, nil
 	}
-	got := caller{daemon: d, env: inJob}.call(t, "ask", "Token?", "--secret", "--raw", "--timeout", "90s", "--on-timeout", "continue")
+	got := invocation{daemon: d, env: inJob}.call(t, "ask", "Token?", "--secret", "--raw", "--timeout", "90s", "--on-timeout", "continue")
 	if got != (outcome{0, "s3cret\n", ""}) {
 		t.Fatalf("got %+v", got)
 	}
@@ -104,7 +104,7 @@ func TestAskOutlivesADaemonThatIsReplaced(t *testing.T) {
 			return ipc.Answer{State: "answered", Content: json.RawMessage(`{"answer":"yes"}`)}, nil
 		},
 	}
-	got := caller{daemon: d, env: inJob}.call(t, "ask", "Go?", "--raw")
+	got := invocation{daemon: d, env: inJob}.call(t, "ask", "Go?", "--raw")
 	if got != (outcome{0, "yes\n", ""}) {
 		t.Errorf("got %+v", got)
 	}
@@ -123,13 +123,13 @@ func TestAskRefusesAtOnceWhatCannotBeAsked(t *testing.T) {
 		{[]string{"ask", "Go?", "--secret", "-f", "a:integer"}, "a secret is one string"},
 		{[]string{"ask", "Go?", "--schema", "-"}, `the question's schema`},
 	} {
-		got := caller{env: inJob, in: `{"type":"array"}`}.call(t, tt.args...)
+		got := invocation{env: inJob, in: `{"type":"array"}`}.call(t, tt.args...)
 		if got.code == 0 || !strings.Contains(got.err, tt.want) {
 			t.Errorf("%v: got %+v, want an error that holds %q", tt.args, got, tt.want)
 		}
 	}
 	for _, command := range []string{"ask Go?", "progress 3", "result --text x"} {
-		got := caller{}.call(t, strings.Fields(command)...)
+		got := invocation{}.call(t, strings.Fields(command)...)
 		if got.code != 1 || !strings.Contains(got.err, "works inside a job only, and JOBD_JOB_ID is not set") {
 			t.Errorf("%s: got %+v", command, got)
 		}
@@ -148,7 +148,7 @@ func TestProgress(t *testing.T) {
 		{[]string{"3/"}, ipc.ProgressRequest{Text: "3/"}},
 	} {
 		d := &fakeDaemon{}
-		if got := (caller{daemon: d, env: inJob}).call(t, append([]string{"progress"}, tt.args...)...); got != (outcome{}) {
+		if got := (invocation{daemon: d, env: inJob}).call(t, append([]string{"progress"}, tt.args...)...); got != (outcome{}) {
 			t.Errorf("%v: got %+v", tt.args, got)
 		}
 		tt.want.Job = idA
@@ -157,11 +157,11 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	away := &fakeDaemon{fault: &ipc.Error{Code: ipc.CodeUnavailable, Message: "jobd is not running"}}
-	if got := (caller{daemon: away, env: inJob}).call(t, "progress", "1"); got != (outcome{0, "", "jobd: the progress was not reported: jobd is not running\n"}) {
+	if got := (invocation{daemon: away, env: inJob}).call(t, "progress", "1"); got != (outcome{0, "", "jobd: the progress was not reported: jobd is not running\n"}) {
 		t.Errorf("without a daemon: got %+v", got)
 	}
 	ended := &fakeDaemon{fault: &ipc.Error{Code: ipc.CodeState, Message: "the job has ended"}}
-	if got := (caller{daemon: ended, env: inJob}).call(t, "progress", "1"); got != (outcome{1, "", "jobd: the job has ended\n"}) {
+	if got := (invocation{daemon: ended, env: inJob}).call(t, "progress", "1"); got != (outcome{1, "", "jobd: the job has ended\n"}) {
 		t.Errorf("refused: got %+v", got)
 	}
 }

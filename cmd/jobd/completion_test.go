@@ -28,7 +28,7 @@ func TestCompletionOffersJobsThatFit(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			words := strings.Split(args, " ")
-			got := caller{daemon: d}.call(t, append([]string{"__complete"}, words...)...)
+			got := invocation{daemon: d}.call(t, append([]string{"__complete"}, words...)...)
 			var offered []string
 			for line := range strings.SplitSeq(strings.TrimSpace(got.out), "\n") {
 				word, _, _ := strings.Cut(line, "\t")
@@ -48,14 +48,14 @@ func TestCompletionOffersJobsThatFit(t *testing.T) {
 
 func TestCompletionIsSilentWithoutADaemon(t *testing.T) {
 	d := &fakeDaemon{list: func(ipc.ListRequest) (ipc.ListReply, error) { return ipc.ListReply{}, errors.New("no daemon") }}
-	if got := (caller{daemon: d}).call(t, "__complete", "status", ""); got.out != ":4\n" {
+	if got := (invocation{daemon: d}).call(t, "__complete", "status", ""); got.out != ":4\n" {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestCompletionScripts(t *testing.T) {
 	for shell, mark := range map[string]string{"bash": "__start_jobd", "zsh": "#compdef jobd", "fish": "complete -c jobd"} {
-		if got := (caller{}).call(t, "completion", shell); got.code != 0 || !strings.Contains(got.out, mark) {
+		if got := (invocation{}).call(t, "completion", shell); got.code != 0 || !strings.Contains(got.out, mark) {
 			t.Errorf("the script for %s does not hold %q", shell, mark)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"jobd/internal/caller"
 	"jobd/internal/config"
 	"jobd/internal/ipc"
 )
@@ -207,7 +208,7 @@ func checkPath(context.Context) (string, error) {
 	if err != nil {
 		return "", warning("add the directory of the link to your PATH, for example: export PATH=\"$HOME/.local/bin:$PATH\"", "the shell does not find jobd")
 	}
-	if realPath(found) != own {
+	if caller.Real(found) != own {
 		return "", warning("remove it, or put the other directory first on your PATH", "the shell finds another jobd, %s; this is %s", found, own)
 	}
 	return found, nil

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"jobd/internal/caller"
 	"jobd/internal/config"
 )
 
@@ -104,8 +105,8 @@ func (p *play) setUp(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fault("make room in it, or set TMPDIR to another directory", "no directory can be made for temporary files: %w", err)
 	}
-	if p.dir = dir; realPath(dir) != dir {
-		p.dir = realPath(dir)
+	if p.dir = dir; caller.Real(dir) != dir {
+		p.dir = caller.Real(dir)
 	}
 	p.session = filepath.Base(p.dir)
 	for _, sub := range []string{"home", "project"} {

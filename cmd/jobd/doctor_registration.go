@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"jobd/internal/caller"
 	"jobd/internal/config"
 )
 
@@ -47,7 +48,7 @@ func checkRegistration(getenv func(string) string) (string, error) {
 			}
 		}
 	}
-	if own := sibling("mcp-stdio"); found[0].command != "" && realPath(found[0].command) != own {
+	if own := sibling("mcp-stdio"); found[0].command != "" && caller.Real(found[0].command) != own {
 		return "", warning("to use this one: make install", "%s starts %s; this is %s", found[0].what, found[0].command, own)
 	}
 	var names []string
@@ -103,7 +104,7 @@ func registrations(getenv func(string) string) ([]registration, error) {
 		add(p.Servers, "local", project, project)
 	}
 	if cwd, err := os.Getwd(); err == nil {
-		project := projectOf(getenv("CLAUDE_PROJECT_DIR"), cwd)
+		project := caller.Project(getenv("CLAUDE_PROJECT_DIR"), cwd)
 		var shared struct {
 			Servers servers `json:"mcpServers"`
 		}

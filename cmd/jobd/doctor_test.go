@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"jobd/internal/caller"
 )
 
 func TestDoctorFindsHowClaudeCodeKnowsJobd(t *testing.T) {
-	project := realPath(t.TempDir())
+	project := caller.Real(t.TempDir())
 	t.Chdir(project)
 	program := filepath.Join(project, "mcp-stdio")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	server := `{"mcpServers":{"jobd":{"command":"` + program + `"}}}`
@@ -130,7 +132,7 @@ func TestDoctor(t *testing.T) {
 			}
 			defer os.Rename(path+".kept", path)
 			if tt.content != "" {
-				if err := os.WriteFile(path, []byte(tt.content), 0o700); err != nil { //nolint:gosec // a program
+				if err := os.WriteFile(path, []byte(tt.content), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}

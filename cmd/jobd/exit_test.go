@@ -113,7 +113,7 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"completion", "tcsh"}, `jobd: there is no completion for "tcsh"; `},
 	} {
 		t.Run(fmt.Sprint(tt.args), func(t *testing.T) {
-			got := caller{}.call(t, tt.args...)
+			got := invocation{}.call(t, tt.args...)
 			if got.code != exitUsage || got.out != "" || !bytes.HasPrefix([]byte(got.err), []byte(tt.want)) {
 				t.Errorf("got code %d, output %q, errors %q; want code 2 and errors that begin with %q", got.code, got.out, got.err, tt.want)
 			}
@@ -131,7 +131,7 @@ func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 			t.Errorf("jobd %s lacks a short text, a long text or an example", cmd.Name())
 		}
 	}
-	got := caller{}.call(t, "help", "exit-codes")
+	got := invocation{}.call(t, "help", "exit-codes")
 	if got.code != 0 || !bytes.Contains([]byte(got.out), []byte("124    the job used up its run time")) {
 		t.Errorf("'jobd help exit-codes' gives code %d and %q", got.code, got.out)
 	}

@@ -93,8 +93,8 @@ type outcome struct {
 	out, err string
 }
 
-// A caller is the surroundings of a command in a test.
-type caller struct {
+// An invocation is the surroundings of a command in a test.
+type invocation struct {
 	daemon ipc.Handler
 	env    map[string]string
 	in     string
@@ -105,7 +105,7 @@ type caller struct {
 }
 
 // call runs a command line in this process.
-func (c caller) call(t *testing.T, args ...string) outcome {
+func (c invocation) call(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var out, err bytes.Buffer
 	cl := &cli{

@@ -21,21 +21,6 @@ func (f *questionForm) unknown(name string) error {
 	return fmt.Errorf("there is no field %q; the fields are %s", name, strings.Join(f.names(), ", "))
 }
 
-// defaults returns the content that the defaults make. The error names a
-// required field that has none.
-func (f *questionForm) defaults() (map[string]json.RawMessage, error) {
-	content := make(map[string]json.RawMessage)
-	for _, fl := range f.fields {
-		switch {
-		case fl.def != nil:
-			content[fl.name] = fl.def
-		case fl.required:
-			return nil, fmt.Errorf("the field %q is required and has no default", fl.name)
-		}
-	}
-	return content, nil
-}
-
 // encode returns content as JSON with the fields in their order.
 func (f *questionForm) encode(content map[string]json.RawMessage) json.RawMessage {
 	var b bytes.Buffer

@@ -48,7 +48,7 @@ func TestResultInsideAJobSetsIt(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := &fakeDaemon{}
-			got := caller{daemon: d, env: inJob, in: tt.in}.call(t, append([]string{"result"}, tt.args...)...)
+			got := invocation{daemon: d, env: inJob, in: tt.in}.call(t, append([]string{"result"}, tt.args...)...)
 			if got != (outcome{}) {
 				t.Errorf("got %+v", got)
 			}
@@ -64,7 +64,7 @@ func TestResultInsideAJobSetsIt(t *testing.T) {
 		"--text a 3f2a9c1d":               `"3f2a9c1d" is too much: the result of this job is set, so no job is named`,
 		"":                                "say what the result of this job is",
 	} {
-		got := caller{env: inJob}.call(t, append([]string{"result"}, strings.Fields(args)...)...)
+		got := invocation{env: inJob}.call(t, append([]string{"result"}, strings.Fields(args)...)...)
 		if got.code == 0 || !strings.Contains(got.err, want) {
 			t.Errorf("result %s: got %+v, want an error that holds %q", args, got, want)
 		}
@@ -96,10 +96,10 @@ func TestResultPrintsWhatTheJobSet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := &fakeDaemon{result: func(ipc.GetRequest) (ipc.Result, error) { return tt.r, nil }}
-			if got := (caller{daemon: d}).call(t, "result", "3f2a"); got != tt.want {
+			if got := (invocation{daemon: d}).call(t, "result", "3f2a"); got != tt.want {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
-			got := caller{daemon: d, env: inJob}.call(t, "result", "3f2a", "--json")
+			got := invocation{daemon: d, env: inJob}.call(t, "result", "3f2a", "--json")
 			r := asJSON[readResultJSON](t, got.out)
 			if diff := cmp.Diff(filled(tt.r.Job), r.Job); diff != "" {
 				t.Errorf("the job differs (-want +got):\n%s", diff)
@@ -125,7 +125,7 @@ func TestResultOfALiveJob(t *testing.T) {
 		return ipc.Result{Job: ipc.Job{ID: idA, State: "running"}}, nil
 	}}
 	want := outcome{11, "", "jobd: job 3f2a9c1d is still running and has no result yet; wait for it with: jobd wait 3f2a9c1d\n"}
-	if got := (caller{daemon: d}).call(t, "result", "3f2a"); got != want {
+	if got := (invocation{daemon: d}).call(t, "result", "3f2a"); got != want {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jobd/internal/caller"
 	"jobd/internal/ipc"
 )
 
@@ -122,6 +123,9 @@ func runFailed(f runFlags, err error) error {
 	return err
 }
 
+// shellSession is the session of every job that is started in a shell.
+const shellSession = "shell"
+
 // submission makes the request for a job of the command line.
 func submission(ctx context.Context, c *cli, cmd *cobra.Command, f runFlags, argv []string) (ipc.SubmitRequest, error) {
 	var r ipc.SubmitRequest
@@ -144,11 +148,11 @@ func submission(ctx context.Context, c *cli, cmd *cobra.Command, f runFlags, arg
 		return r, usagef(cmd, "--answer-by cannot be %q; use person or anyone", f.answerBy)
 	}
 	r = ipc.SubmitRequest{
-		Tool: "shell", Name: f.name, Argv: argv, Dir: dir, Project: projectOf(c.getenv("CLAUDE_PROJECT_DIR"), dir), Session: shellSession,
-		Environ: jobEnviron(environ), Umask: umask(), TimeoutMS: f.timeout.milliseconds(), QuestionTimeoutMS: f.question.milliseconds(),
+		Tool: "shell", Name: f.name, Argv: argv, Dir: dir, Project: caller.Project(c.getenv("CLAUDE_PROJECT_DIR"), dir), Session: shellSession, Umask: caller.Umask(),
+		Environ: caller.Environ(environ), TimeoutMS: f.timeout.milliseconds(), QuestionTimeoutMS: f.question.milliseconds(),
 		AnswerBy: f.answerBy, Group: f.group, Key: f.key, Shell: true, Interactive: true,
 	}
-	r.NoFile, r.NoFileMax = fileLimits(ctx)
+	r.NoFile, r.NoFileMax = caller.FileLimits()
 	for _, kv := range f.env {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {

@@ -8,11 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"jobd/internal/caller"
 	"jobd/internal/ipc"
 )
 
 func TestRunSubmitsWhatItWasCalledWith(t *testing.T) {
-	dir := realPath(t.TempDir())
+	dir := caller.Real(t.TempDir())
 	if err := os.MkdirAll(filepath.Join(dir, "repo", ".git"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func TestRunSubmitsWhatItWasCalledWith(t *testing.T) {
 		got = r
 		return ipc.SubmitReply{Job: ipc.Job{ID: idA, State: "queued"}}, nil
 	}}
-	o := caller{daemon: d}.call(t, "run", "--name", "n", "--timeout", "0", "--question-timeout", "2m", "--key", "k", "--group", "g", "--answer-by", "anyone",
+	o := invocation{daemon: d}.call(t, "run", "--name", "n", "--timeout", "0", "--question-timeout", "2m", "--key", "k", "--group", "g", "--answer-by", "anyone",
 		"--cwd", filepath.Join(dir, "repo", "sub"), "--env", "A=b=c", "-e", "D=", "--", "make", "-j4", "--json")
 	if o != (outcome{0, idA + "\n", ""}) {
 		t.Fatalf("got %+v", o)
@@ -45,7 +46,7 @@ func TestRunSubmitsWhatItWasCalledWith(t *testing.T) {
 	if got.NoFile == 0 || got.NoFileMax < got.NoFile {
 		t.Errorf("the limits of open files are %d and %d", got.NoFile, got.NoFileMax)
 	}
-	mask := umask()
+	mask := caller.Umask()
 	want := ipc.SubmitRequest{Tool: "shell", Name: "n", Argv: []string{"make", "-j4", "--json"}, Dir: filepath.Join(dir, "repo", "sub"), Project: filepath.Join(dir, "repo"),
 		Session: "shell", Env: map[string]string{"A": "b=c", "D": ""}, Umask: mask, TimeoutMS: ptr(int64(0)), QuestionTimeoutMS: ptr(int64(120000)),
 		AnswerBy: "anyone", Group: "g", Key: "k", Shell: true, Interactive: true}
@@ -59,7 +60,7 @@ func TestRunTellsOfAKeyThatWasUsed(t *testing.T) {
 	d := &fakeDaemon{submit: func(ipc.SubmitRequest) (ipc.SubmitReply, error) {
 		return ipc.SubmitReply{Job: finished(idA, "succeeded"), Joined: "key"}, nil
 	}}
-	got := caller{daemon: d}.call(t, "run", "--key", "k", "true")
+	got := invocation{daemon: d}.call(t, "run", "--key", "k", "true")
 	if got != (outcome{0, idA + "\n", `jobd: the key "k" belongs to job 3f2a9c1d (succeeded); nothing was started` + "\n"}) {
 		t.Errorf("got %+v", got)
 	}
@@ -83,15 +84,15 @@ func TestRunAndWaitEndAsTheJobDoes(t *testing.T) {
 			running := tt.job
 			running.Final, running.State = false, "running"
 			d.submit = func(ipc.SubmitRequest) (ipc.SubmitReply, error) { return ipc.SubmitReply{Job: running}, nil }
-			if got := (caller{daemon: d}).call(t, "run", "--wait", "true"); got != tt.run {
+			if got := (invocation{daemon: d}).call(t, "run", "--wait", "true"); got != tt.run {
 				t.Errorf("run --wait: got %+v, want %+v", got, tt.run)
 			}
 			want := tt.run
 			want.out = ""
-			if got := (caller{daemon: d}).call(t, "wait", "3f2a"); got != want {
+			if got := (invocation{daemon: d}).call(t, "wait", "3f2a"); got != want {
 				t.Errorf("wait: got %+v, want %+v", got, want)
 			}
-			got := caller{daemon: d}.call(t, "run", "--wait", "--json", "true")
+			got := invocation{daemon: d}.call(t, "run", "--wait", "--json", "true")
 			if diff := cmp.Diff(filled(tt.job), asJSON[ipc.Job](t, got.out)); diff != "" || got.code != want.code {
 				t.Errorf("run --wait --json ends with %d, and its job differs (-want +got):\n%s", got.code, diff)
 			}
@@ -118,7 +119,7 @@ func TestWaitTellsOfQuestionsOnce(t *testing.T) {
 		n++
 		return states[n-1], nil
 	}}
-	got := caller{daemon: d}.call(t, "wait", "3f2a")
+	got := invocation{daemon: d}.call(t, "wait", "3f2a")
 	want := outcome{0, "", "jobd: the job asks: Go on?\n      1m left, then the job is ended; answer: jobd answer 3f2a9c1d\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -129,7 +130,7 @@ func TestWaitKeepsOwnFaultsApartFromTheJobs(t *testing.T) {
 	d := &fakeDaemon{get: func(ipc.GetRequest) (ipc.Job, error) {
 		return ipc.Job{}, &ipc.Error{Code: ipc.CodeNotFound, Message: "there is no job 12"}
 	}}
-	if got := (caller{daemon: d}).call(t, "wait", "12"); got != (outcome{125, "", "jobd: there is no job 12\n"}) {
+	if got := (invocation{daemon: d}).call(t, "wait", "12"); got != (outcome{125, "", "jobd: there is no job 12\n"}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -145,7 +146,7 @@ func TestWaitOutlivesARestart(t *testing.T) {
 		}
 		return finished(idA, "succeeded"), nil
 	}}
-	if got := (caller{daemon: d}).call(t, "wait", "3f2a"); got != (outcome{}) {
+	if got := (invocation{daemon: d}).call(t, "wait", "3f2a"); got != (outcome{}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -154,7 +155,7 @@ func TestWaitIsBounded(t *testing.T) {
 	d := &fakeDaemon{get: func(r ipc.GetRequest) (ipc.Job, error) {
 		return ipc.Job{ID: idA, State: "running", Revision: r.Revision + 1}, nil
 	}}
-	got := caller{daemon: d}.call(t, "wait", "--timeout", "20ms", "3f2a")
+	got := invocation{daemon: d}.call(t, "wait", "--timeout", "20ms", "3f2a")
 	if got != (outcome{11, "", "jobd: job 3f2a9c1d is still running after 20ms; it goes on\n"}) {
 		t.Errorf("got %+v", got)
 	}
@@ -179,15 +180,15 @@ func TestLogs(t *testing.T) {
 		"logs --offset 4 3f2a": {0, text[4:], ""},
 	} {
 		t.Run(args, func(t *testing.T) {
-			if got := (caller{daemon: d}).call(t, strings.Fields(args)...); got != want {
+			if got := (invocation{daemon: d}).call(t, strings.Fields(args)...); got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
 	}
-	if got := (caller{daemon: d, terminal: true}).call(t, "logs", "3f2a"); got.out != "one\ntwo\nthree\n" {
+	if got := (invocation{daemon: d, terminal: true}).call(t, "logs", "3f2a"); got.out != "one\ntwo\nthree\n" {
 		t.Errorf("a terminal gets %q", got.out)
 	}
-	if got := (caller{daemon: d, terminal: true}).call(t, "logs", "--raw", "3f2a"); got.out != text {
+	if got := (invocation{daemon: d, terminal: true}).call(t, "logs", "--raw", "3f2a"); got.out != text {
 		t.Errorf("a terminal with --raw gets %q", got.out)
 	}
 	if len(d.delivered) != 2 {
@@ -204,7 +205,7 @@ func TestLogsSayWhereBytesAreMissing(t *testing.T) {
 		return ipc.Output{Offset: 2053, Gap: 2048, Data: []byte("tail\n"), Next: 3000, Total: 3000, Dropped: 2048, End: true}, nil
 	}
 	want := outcome{0, "head\ntail\n", "jobd: 2.0 KiB of output are missing here, from byte 5 to byte 2053; the job wrote more than is kept\n"}
-	if got := (caller{daemon: d}).call(t, "logs", "3f2a"); got != want {
+	if got := (invocation{daemon: d}).call(t, "logs", "3f2a"); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -221,7 +222,7 @@ func TestCancelGoesThroughAllJobs(t *testing.T) {
 		}
 		return ipc.Job{ID: idA, State: "stopping"}, nil
 	}}
-	got := caller{daemon: d}.call(t, "cancel", "12", idB[:4], idA, "--reason", "wrong branch")
+	got := invocation{daemon: d}.call(t, "cancel", "12", idB[:4], idA, "--reason", "wrong branch")
 	want := outcome{1, "9b01c2d3  had ended already: failed\n3f2a9c1d  stopping\n", "jobd: there is no job 12\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -239,7 +240,7 @@ func TestPruneAsksForWhatItWasTold(t *testing.T) {
 			got = r
 			return ipc.PruneReply{IDs: []string{idA}}, nil
 		}}
-		o := caller{daemon: d}.call(t, strings.Fields(args)...)
+		o := invocation{daemon: d}.call(t, strings.Fields(args)...)
 		if got != want || o.code != 0 || o.out != idA+"\n" || !strings.HasPrefix(o.err, "1 job ") {
 			t.Errorf("%s: asked for %+v and printed %+v, want %+v", args, got, o, want)
 		}
@@ -247,7 +248,7 @@ func TestPruneAsksForWhatItWasTold(t *testing.T) {
 }
 
 func TestProjectOfADirectory(t *testing.T) {
-	root := realPath(t.TempDir())
+	root := caller.Real(t.TempDir())
 	for _, dir := range []string{"repo/.git", "repo/a/b", "repo/inner/.jobd", "repo/inner/x", "alone"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
 			t.Fatal(err)
@@ -257,11 +258,11 @@ func TestProjectOfADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{"repo": "repo", "repo/a/b": "repo", "repo/inner/x": "repo/inner", "alone": "alone", "link/a": "repo"} {
-		if got := projectOf("", filepath.Join(root, dir)); got != filepath.Join(root, want) {
+		if got := caller.Project("", filepath.Join(root, dir)); got != filepath.Join(root, want) {
 			t.Errorf("the project of %s is %s, want %s", dir, got, want)
 		}
 	}
-	if got := projectOf(filepath.Join(root, "link"), "/"); got != filepath.Join(root, "repo") {
+	if got := caller.Project(filepath.Join(root, "link"), "/"); got != filepath.Join(root, "repo") {
 		t.Errorf("a project that Claude Code names is taken by its real path, not as %s", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jobd/internal/caller"
 	"jobd/internal/ipc"
 )
 
@@ -61,7 +62,7 @@ the command that answers them.`,
 				if err != nil {
 					return fmt.Errorf("finding the directory %s: %w", r.Project, err)
 				}
-				r.Project = projectOf("", dir)
+				r.Project = caller.Project("", dir)
 			}
 			return showJobs(cmd.Context(), c, r, asJSON)
 		},

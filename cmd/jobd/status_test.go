@@ -141,7 +141,7 @@ func TestStatusAsksForWhatItShows(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got ipc.ListRequest
 			d := &fakeDaemon{list: func(r ipc.ListRequest) (ipc.ListReply, error) { got = r; return ipc.ListReply{}, nil }}
-			if o := (caller{daemon: d}).call(t, append([]string{"status"}, tt.args...)...); o.code != 0 {
+			if o := (invocation{daemon: d}).call(t, append([]string{"status"}, tt.args...)...); o.code != 0 {
 				t.Fatalf("got %+v", o)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -164,7 +164,7 @@ func TestStatusWhereJobdWasNeverUsedStartsNothing(t *testing.T) {
 		"status --text abc": {0, "", "no such job\n"},
 	} {
 		t.Run(args, func(t *testing.T) {
-			got := caller{unused: true}.call(t, strings.Fields(args)...)
+			got := invocation{unused: true}.call(t, strings.Fields(args)...)
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -174,7 +174,7 @@ func TestStatusWhereJobdWasNeverUsedStartsNothing(t *testing.T) {
 
 func TestStatusJSONIsTheJobsOfTheWire(t *testing.T) {
 	jobs := []ipc.Job{finished(idA, "succeeded"), finished(idB, "failed")}
-	got := caller{daemon: ofJobs(nil, jobs...)}.call(t, "status", "--json")
+	got := invocation{daemon: ofJobs(nil, jobs...)}.call(t, "status", "--json")
 	want := []ipc.Job{filled(jobs[0]), filled(jobs[1])}
 	if diff := cmp.Diff(want, asJSON[[]ipc.Job](t, got.out)); diff != "" {
 		t.Errorf("the jobs differ (-want +got):\n%s", diff)
@@ -185,7 +185,7 @@ func TestStatusJSONIsTheJobsOfTheWire(t *testing.T) {
 			t.Errorf("the field %s is not there for every job", field)
 		}
 	}
-	one := caller{daemon: ofJobs(nil, jobs...)}.call(t, "status", "--json", idB[:8])
+	one := invocation{daemon: ofJobs(nil, jobs...)}.call(t, "status", "--json", idB[:8])
 	if diff := cmp.Diff(want[1:], asJSON[[]ipc.Job](t, one.out)); diff != "" {
 		t.Errorf("the one job differs (-want +got):\n%s", diff)
 	}

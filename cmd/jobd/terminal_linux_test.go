@@ -151,7 +151,7 @@ func openTerminal(columns int) (master, slave *os.File, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the terminal: %w", err)
 	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: 24}); err != nil { //nolint:gosec // small
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: 24}); err != nil {
 		return nil, nil, fmt.Errorf("sizing the terminal: %w", err)
 	}
 	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
