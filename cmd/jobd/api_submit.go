@@ -16,15 +16,9 @@ import (
 	"jobd/internal/jobs"
 )
 
-// notHandedOn are the variables of the front end's environment that are about
-// the Claude Code session and not about the work.
-var notHandedOn = []string{
-	"AI_AGENT", "CLAUDECODE",
-	"CLAUDE_CODE_CHILD_NOTES_DIR", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",
-	"CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN", "CLAUDE_CODE_SESSION_ID",
-	// Set anew for each job.
-	"JOBD_JOB_ID", "JOBD_SOCKET", "JOBD_HOME",
-}
+// ownNames are the variables that jobd itself sets for each job. The caller has
+// left out what is not to be handed on.
+var ownNames = []string{"JOBD_JOB_ID", "JOBD_SOCKET", "JOBD_HOME"}
 
 // The bounds of what a job may be asked to be.
 const (
@@ -187,7 +181,7 @@ func (a *api) environ(id string, caller []string, env map[string]string) []strin
 	path := ""
 	for _, kv := range caller {
 		name, value, _ := strings.Cut(kv, "=")
-		if _, set := env[name]; set || slices.Contains(notHandedOn, name) {
+		if _, set := env[name]; set || slices.Contains(ownNames, name) {
 			continue
 		}
 		if name == "PATH" {
@@ -199,7 +193,7 @@ func (a *api) environ(id string, caller []string, env map[string]string) []strin
 	for name, value := range env {
 		if name == "PATH" {
 			path = value
-		} else if !slices.Contains(notHandedOn, name) {
+		} else if !slices.Contains(ownNames, name) {
 			out = append(out, name+"="+value)
 		}
 	}

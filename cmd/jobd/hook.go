@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jobd/internal/caller"
 	"jobd/internal/config"
 	"jobd/internal/ipc"
 	"jobd/internal/jobs"
@@ -86,7 +85,7 @@ func sessionStart(ctx context.Context, c *cli) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	project := projectOf(c.getenv("CLAUDE_PROJECT_DIR"), in.Cwd)
+	project := caller.Project(c.getenv("CLAUDE_PROJECT_DIR"), in.Cwd)
 	if !filepath.IsAbs(project) {
 		return "", nil
 	}
@@ -100,21 +99,11 @@ func sessionStart(ctx context.Context, c *cli) (string, error) {
 	}
 	// In the middle of a session nothing is announced: the model knows.
 	announce := in.Source != "compact"
-	reply, err := d.Session(ctx, ipc.SessionRequest{Client: clientID(c.getenv("CLAUDE_CODE_MESSAGING_TOKEN")), Current: in.SessionID, Project: project, Announce: announce})
+	reply, err := d.Session(ctx, ipc.SessionRequest{Client: caller.ClientID(c.getenv("CLAUDE_CODE_MESSAGING_TOKEN")), Current: in.SessionID, Project: project, Announce: announce})
 	if err != nil || !announce {
 		return "", err
 	}
 	return announcement(reply.Jobs), nil
-}
-
-// clientID names a client's process by what only it and its children know,
-// without giving that away.
-func clientID(token string) string {
-	if token == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte("jobd client\x00" + token))
-	return hex.EncodeToString(sum[:16])
 }
 
 // announcement puts jobs into a few lines: first those that wait for the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jobd/internal/caller"
 	"jobd/internal/config"
 	"jobd/internal/jobfile"
 )
@@ -78,7 +79,7 @@ func projectNamed(c *cli, args []string) (string, error) {
 		return "", fmt.Errorf("finding the working directory: %w", err)
 	}
 	if len(args) == 0 {
-		return projectOf(c.getenv("CLAUDE_PROJECT_DIR"), dir), nil
+		return caller.Project(c.getenv("CLAUDE_PROJECT_DIR"), dir), nil
 	}
 	path, err := filepath.Abs(args[0])
 	if err != nil {
@@ -93,7 +94,7 @@ func projectNamed(c *cli, args []string) (string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("finding the project: %w", err)
 	}
-	return realPath(path), nil
+	return caller.Real(path), nil
 }
 
 // trustedFile is a file as "trust --json" prints it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jobd/internal/caller"
 	"jobd/internal/config"
 	"jobd/internal/jobfile"
 )
@@ -91,7 +92,7 @@ func checkPlaces(c *cli, catalog *jobfile.Catalog) ([]*checkedFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the working directory: %w", err)
 	}
-	project := projectOf(c.getenv("CLAUDE_PROJECT_DIR"), dir)
+	project := caller.Project(c.getenv("CLAUDE_PROJECT_DIR"), dir)
 	data, _, err := jobfile.ReadProject(project)
 	switch path := jobfile.ProjectPath(project); {
 	case err == nil:

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"jobd/internal/caller"
 	"jobd/internal/config"
 	"jobd/internal/frontend"
 	"jobd/internal/ipc"
@@ -46,7 +47,7 @@ func run() error {
 	// Many of these run at once and hold next to nothing: a small heap is worth
 	// more than the little time that collecting it takes.
 	debug.SetGCPercent(50)
-	caller := frontend.Capture()
+	from := caller.Capture()
 	in, out, err := stdio.Claim()
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func run() error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	line := stdio.New(in, out, stdio.Options{Grace: grace, Logger: log})
 	f := frontend.New(frontend.Options{
-		Daemon: daemon, Passive: passive, Caller: caller, Line: line, ConfigDir: configDir,
+		Daemon: daemon, Passive: passive, Caller: from, Line: line, ConfigDir: configDir,
 		Version: version, Logger: log,
 	})
 	err = line.Serve(ctx, f.Server(), f.Wrap(line))

@@ -56,8 +56,8 @@ func TestPackages_ImportOnlyWhatTheDesignAllows(t *testing.T) {
 		"jobd/internal/shim":     {"jobd/internal/jobs", "jobd/internal/clock", "jobd/internal/config"},
 		"jobd/internal/jobfile":  {"jobd/internal/jobs"},
 		"jobd/internal/form":     {"jobd/internal/jobs"},
-		"jobd/internal/frontend": {"jobd/internal/ipc", "jobd/internal/mcptasks", "jobd/internal/stdio", "jobd/internal/config"},
-		"jobd/cmd/mcp-stdio":     {"jobd/internal/frontend", "jobd/internal/ipc", "jobd/internal/stdio", "jobd/internal/mcptasks", "jobd/internal/config"},
+		"jobd/internal/frontend": {"jobd/internal/caller", "jobd/internal/ipc", "jobd/internal/mcptasks", "jobd/internal/stdio", "jobd/internal/config"},
+		"jobd/cmd/mcp-stdio":     {"jobd/internal/caller", "jobd/internal/frontend", "jobd/internal/ipc", "jobd/internal/stdio", "jobd/internal/mcptasks", "jobd/internal/config"},
 		"jobd/cmd/jobd-shim":     {"jobd/internal/shim", "jobd/internal/clock", "jobd/internal/config"},
 	}
 	for _, goos := range []string{"linux", "darwin"} {

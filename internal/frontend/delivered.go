@@ -56,7 +56,7 @@ func (d *deliveries) written(id string) {
 		defer d.owe(-1)
 		wait := time.Second
 		for {
-			err := d.f.passive.Delivered(ctx, ipc.DeliveredRequest{ID: id, Session: d.f.caller.Session})
+			err := d.f.passive.Delivered(ctx, ipc.DeliveredRequest{ID: id, Session: d.f.caller.Session, Client: d.f.caller.Client})
 			if err == nil || !passing(err) {
 				return // anything else would be refused again: it is not this session's
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"jobd/internal/caller"
 	"jobd/internal/mcptasks"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 	// [ipc.CodeUnavailable] where not, and start nothing. nil = Daemon.
 	Passive Daemon
 	// Caller is what the front end was started with.
-	Caller Caller
+	Caller caller.Caller
 	// Line is what the transport knows of the client; nil = nothing is marked as
 	// waiting, and a client counts as there when 2 s have passed.
 	Line Line
@@ -50,7 +51,7 @@ type Line interface {
 // by [Frontend.Close].
 type Frontend struct {
 	daemon, passive Daemon
-	caller          Caller
+	caller          caller.Caller
 	line            Line
 	log             *slog.Logger
 	server          *mcp.Server

@@ -12,6 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
+
+	"jobd/internal/caller"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,7 +48,7 @@ var (
 // connect starts a front end on an in-memory connection.
 func connect(t *testing.T, d *fakeDaemon, caps map[string]any, change func(*Options)) *peer {
 	t.Helper()
-	o := Options{Daemon: d, Version: "test", Caller: Caller{Session: "session-1", Project: "/", Environ: []byte("PATH=/bin\x00"), Umask: 0o22}}
+	o := Options{Daemon: d, Version: "test", Caller: caller.Caller{Session: "session-1", Project: "/", Environ: []byte("PATH=/bin\x00"), Umask: 0o22}}
 	if change != nil {
 		change(&o)
 	}

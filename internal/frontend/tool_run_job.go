@@ -92,7 +92,7 @@ func (f *Frontend) runJob(ctx context.Context, call *mcptasks.Call) (mcptasks.An
 // submission is what all jobs of this front end have in common.
 func (f *Frontend) submission(tool string) ipc.SubmitRequest {
 	c := f.caller
-	r := ipc.SubmitRequest{Tool: tool, Project: c.Project, Session: c.Session,
+	r := ipc.SubmitRequest{Tool: tool, Project: c.Project, Session: c.Session, Client: c.Client,
 		Environ: c.Environ, Umask: c.Umask, Interactive: !c.Headless}
 	if c.NoFile != nil {
 		r.NoFile, r.NoFileMax = c.NoFile()

@@ -1,10 +1,12 @@
-package frontend
+// Package caller takes from a process what the jobs that it submits are
+// started with beside their command: project, session, environment, umask and
+// limits. The front end and the command line share it.
+package caller
 
 import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"os"
 	"os/exec"
@@ -17,12 +19,15 @@ import (
 	"time"
 )
 
-// A Caller is what the front end was started with, and so what its jobs are
-// started with. It is taken once, at the start: see [Capture].
+// A Caller is what a process was started with, and so what its jobs are started
+// with. It is taken once, at the start: see [Capture].
 type Caller struct {
 	// Session owns the jobs: CLAUDE_CODE_SESSION_ID, or a random name for a
 	// client that gives none.
 	Session string
+	// Client names the client's process for as long as it lives, "" = it gives
+	// no name. Its hooks get the same.
+	Client string
 	// Project is an absolute real path.
 	Project string
 	// Headless: Claude Code runs without a screen (its entry point is not
@@ -53,24 +58,32 @@ var private = []string{
 // Capture takes the caller from this process. It must run before other
 // goroutines create files, because reading the umask sets it for a moment.
 func Capture() Caller {
-	mask := syscall.Umask(0o077)
-	syscall.Umask(mask)
+	mask := Umask()
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "/"
 	}
-	c := callerOf(os.Environ(), dir)
-	c.Umask = uint32(mask)
-	c.NoFile = sync.OnceValues(fileLimits)
+	c := Of(os.Environ(), dir)
+	c.Umask = mask
+	c.NoFile = sync.OnceValues(FileLimits)
 	return c
 }
 
-// callerOf makes a caller of an environment and a working directory.
-func callerOf(environ []string, dir string) Caller {
-	var c Caller
+// Umask reads the file mode creation mask. It sets it for a moment, so nothing
+// else may create files meanwhile.
+func Umask() uint32 {
+	mask := syscall.Umask(0o077)
+	syscall.Umask(mask)
+	return uint32(mask)
+}
+
+// Of makes a caller of an environment and a working directory.
+// The rest is for Capture to fill in.
+func Of(environ []string, dir string) Caller {
+	c := Caller{Environ: Environ(environ)}
 	var named, entry string
-	for _, entryLine := range environ {
-		name, value, _ := strings.Cut(entryLine, "=")
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
 		switch name {
 		case "CLAUDE_CODE_SESSION_ID":
 			c.Session = value
@@ -78,26 +91,48 @@ func callerOf(environ []string, dir string) Caller {
 			named = value
 		case "CLAUDE_CODE_ENTRYPOINT":
 			entry = value
-		}
-		if !slices.Contains(private, name) {
-			c.Environ = append(append(c.Environ, entryLine...), 0)
+		case "CLAUDE_CODE_MESSAGING_TOKEN":
+			c.Client = ClientID(value)
 		}
 	}
 	if c.Session == "" {
 		c.Session = "connection-" + strings.ToLower(rand.Text())
 	}
 	c.Headless = entry != "" && entry != "cli"
-	c.Project = project(named, dir)
+	c.Project = Project(named, dir)
 	return c
 }
 
-// project returns the real path of the directory that the client named, else
-// of the nearest one at or above dir that holds .jobd or .git, else of dir.
-func project(named, dir string) string {
-	if filepath.IsAbs(named) {
-		return real(named)
+// Environ returns the environment for jobs, less what belongs to one Claude Code
+// process: each NAME=VALUE ended by a NUL byte.
+func Environ(environ []string) []byte {
+	var b []byte
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if !slices.Contains(private, name) {
+			b = append(append(b, kv...), 0)
+		}
 	}
-	dir = real(dir)
+	return b
+}
+
+// ClientID names a client's process by the token that only it and its children
+// know, without giving that away. An empty token gives an empty name.
+func ClientID(token string) string {
+	if token == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("jobd client\x00" + token))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Project returns the real path of the directory that the client named, else
+// of the nearest one at or above dir that holds .jobd or .git, else of dir.
+func Project(named, dir string) string {
+	if filepath.IsAbs(named) {
+		return Real(named)
+	}
+	dir = Real(dir)
 	for at := dir; ; at = filepath.Dir(at) {
 		for _, mark := range []string{".jobd", ".git"} {
 			if _, err := os.Stat(filepath.Join(at, mark)); err == nil {
@@ -110,18 +145,19 @@ func project(named, dir string) string {
 	}
 }
 
-// real resolves links; a path that is not there stays as it is.
-func real(path string) string {
+// Real resolves links; a path that is not there stays as it is.
+func Real(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		return resolved
 	}
 	return filepath.Clean(path)
 }
 
-// fileLimits asks a child for the limits of open files: the Go runtime raises
-// the soft one of this process before main and restores it in children only,
-// and does not tell what it was (syscall/rlimit.go).
-func fileLimits() (soft, hard uint64) {
+// FileLimits returns the soft and the hard limit of open files that this
+// process was started with, 0 where they cannot be known. It asks a child: the
+// Go runtime raises the soft one of this process before main, restores it in
+// children only, and does not tell what it was (syscall/rlimit.go).
+func FileLimits() (soft, hard uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", "ulimit -Sn; ulimit -Hn").Output()
@@ -145,17 +181,4 @@ func limit(s string) uint64 {
 		return 0
 	}
 	return n
-}
-
-// requestKey identifies one call of a client across its retries. call is the
-// client's own id of it, unique within the session.
-func requestKey(session, tool, call string, arguments []byte) string {
-	h := sha256.New()
-	for _, part := range [][]byte{[]byte(session), []byte(tool), []byte(call), arguments} {
-		var size [8]byte
-		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-		h.Write(size[:])
-		h.Write(part)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

@@ -1,4 +1,4 @@
-package frontend
+package caller
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheEnvironmentOfJobsLacksWhatBelongsToTheClient(t *testing.T) {
-	c := callerOf([]string{"PATH=/bin", "AI_AGENT=x", "CLAUDECODE=1", "CLAUDE_CODE_CHILD_NOTES_DIR=/n", "CLAUDE_CODE_ENTRYPOINT=cli",
+	c := Of([]string{"PATH=/bin", "AI_AGENT=x", "CLAUDECODE=1", "CLAUDE_CODE_CHILD_NOTES_DIR=/n", "CLAUDE_CODE_ENTRYPOINT=cli",
 		"CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS=a", "CLAUDE_CODE_MESSAGING_SOCKET=/s", "CLAUDE_CODE_MESSAGING_TOKEN=t", "CLAUDE_CODE_SESSION_ID=sess",
 		"CLAUDE_CODE_OTHER=stays", "CLAUDE_PROJECT_DIR=/nowhere/p", "ANTHROPIC_API_KEY=k", "EMPTY=", "MULTI=a\nb=c"}, "/")
 	if got, want := string(c.Environ), "PATH=/bin\x00CLAUDE_CODE_OTHER=stays\x00CLAUDE_PROJECT_DIR=/nowhere/p\x00ANTHROPIC_API_KEY=k\x00EMPTY=\x00MULTI=a\nb=c\x00"; got != want {
@@ -21,12 +21,12 @@ func TestTheEnvironmentOfJobsLacksWhatBelongsToTheClient(t *testing.T) {
 }
 
 func TestAClientWithoutASessionHasOnePerConnection(t *testing.T) {
-	a, b := callerOf(nil, "/"), callerOf(nil, "/")
+	a, b := Of(nil, "/"), Of(nil, "/")
 	if a.Session == b.Session || len(a.Session) < 30 || a.Headless {
 		t.Errorf("sessions %q and %q, headless %t", a.Session, b.Session, a.Headless)
 	}
 	for entry, headless := range map[string]bool{"cli": false, "sdk-cli": true, "mcp": true} {
-		if got := callerOf([]string{"CLAUDE_CODE_ENTRYPOINT=" + entry}, "/").Headless; got != headless {
+		if got := Of([]string{"CLAUDE_CODE_ENTRYPOINT=" + entry}, "/").Headless; got != headless {
 			t.Errorf("entry point %s: headless %t", entry, got)
 		}
 	}
@@ -62,8 +62,8 @@ func TestProject(t *testing.T) {
 		{"", plain, plain},
 		{"relative", plain, plain},
 	} {
-		if got := project(c.named, c.dir); got != c.want {
-			t.Errorf("project(%q, %q) = %q, want %q", c.named, c.dir, got, c.want)
+		if got := Project(c.named, c.dir); got != c.want {
+			t.Errorf("Project(%q, %q) = %q, want %q", c.named, c.dir, got, c.want)
 		}
 	}
 }
