@@ -27,7 +27,9 @@ func (s *Supervisor) Recover(ctx context.Context) error {
 	for i := len(found) - 1; i >= 0; i-- {
 		s.recover(ctx, found[i])
 	}
-	return s.collect(ctx, known)
+	err = s.collect(ctx, known)
+	close(s.recovered)
+	return err
 }
 
 // recover decides the fate of one job: the lock first, then the records.

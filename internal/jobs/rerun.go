@@ -23,6 +23,12 @@ func (s *Supervisor) rerun(lost Job, why string) string {
 	if s.again == nil || !lost.Spec.RerunInterrupted || lost.Stop != nil {
 		return why
 	}
+	// Until then a bundle without a row is taken for an unfinished submission.
+	select {
+	case <-s.recovered:
+	case <-s.life.Done():
+		return why
+	}
 	n := 0
 	if rest, ok := strings.CutPrefix(lost.Keys.Request, rerunKey); ok {
 		if _, err := fmt.Sscanf(rest, "%d/", &n); err != nil {

@@ -30,6 +30,7 @@ type rig struct {
 	path   string
 	max    int
 	wrap   func(jobs.Store) jobs.Store // nil = the database itself
+	again  func(context.Context, jobs.Job) (jobs.Submission, error)
 	news   []jobs.Notice
 	newsMu sync.Mutex
 	end    func()
@@ -67,7 +68,7 @@ func (r *rig) start() {
 		store = r.wrap(db)
 	}
 	r.sup = jobs.NewSupervisor(jobs.Options{Store: store, Runner: r.runner, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler), Forms: form.Forms{},
-		MaxRunning: r.max, Retention: 30 * 24 * time.Hour, Notify: func(n jobs.Notice) {
+		MaxRunning: r.max, Retention: 30 * 24 * time.Hour, Rerun: r.again, Notify: func(n jobs.Notice) {
 			r.newsMu.Lock()
 			defer r.newsMu.Unlock()
 			r.news = append(r.news, n)

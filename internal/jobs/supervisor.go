@@ -88,8 +88,10 @@ type Supervisor struct {
 	life context.Context
 	end  context.CancelFunc
 	wg   sync.WaitGroup
-	due  chan string   // ids whose deadlines are to be looked at
-	kick chan struct{} // the queue is to be looked at
+	// recovered is closed when Recover has looked at every bundle.
+	recovered chan struct{}
+	due       chan string   // ids whose deadlines are to be looked at
+	kick      chan struct{} // the queue is to be looked at
 
 	digestKey []byte
 
@@ -130,7 +132,7 @@ func NewSupervisor(o Options) *Supervisor {
 	s := &Supervisor{
 		store: o.Store, runner: o.Runner, clock: o.Clock, log: o.Log, forms: o.Forms, notify: o.Notify, again: o.Rerun, step: o.Step,
 		max: max(o.MaxRunning, 1), retention: o.Retention,
-		life: life, end: end, due: make(chan string, 64), kick: make(chan struct{}, 1),
+		life: life, end: end, due: make(chan string, 64), kick: make(chan struct{}, 1), recovered: make(chan struct{}),
 		live: map[string]*live{}, waiters: map[string]*waiter{}, secrets: map[string][]byte{},
 	}
 	if s.notify == nil {
