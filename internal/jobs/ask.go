@@ -34,6 +34,10 @@ func (s *Supervisor) Ask(ctx context.Context, id string, a Ask) (Question, error
 	if err := s.forms.Check(a.Schema, a.Secret); err != nil {
 		return Question{}, err
 	}
+	// The command runs a moment before its start is recorded, and may ask in it.
+	if _, err := s.Wait(ctx, id, func(j *Job) bool { return j.state != Starting }); err != nil {
+		return Question{}, err
+	}
 	opened := false
 	j, err := s.update(ctx, id, func(j *Job) error {
 		opened = false
@@ -109,7 +113,10 @@ func (s *Supervisor) Await(ctx context.Context, id, ask string, wait time.Durati
 			release()
 			return Outcome{}, &Error{Kind: ErrNotFound, Message: fmt.Sprintf("job %s has asked no question %q", id, ask)}
 		}
-		if q.State != QuestionOpen {
+		// An asker that hears of a deadline at once goes on with its script while
+		// the job is being ended for it: it hears when the job has ended.
+		ending := q.State == QuestionUnanswered && j.state == Stopping
+		if q.State != QuestionOpen && !ending {
 			release()
 			s.step("answer seen")
 			return Outcome{State: q.State, Content: q.Answer, By: q.By}, nil

@@ -70,6 +70,40 @@ func TestAnAnswerReachesItsAskerOnce(t *testing.T) {
 	})
 }
 
+func TestAQuestionAskedBeforeTheStartIsRecordedIsTaken(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runner.hold = make(chan struct{})
+		j := r.submit()
+		r.is(j.ID, jobs.Starting)
+		asked := make(chan error, 1)
+		go func() {
+			_, err := r.sup.Ask(context.Background(), j.ID, question("a"))
+			asked <- err
+		}()
+		synctest.Wait()
+		close(r.runner.hold)
+		if err := <-asked; err != nil {
+			t.Errorf("the command ran already, and its question was refused: %v", err)
+		}
+		r.is(j.ID, jobs.Waiting)
+	})
+}
+
+func TestAnAskerDoesNotGoOnWhileItsJobIsEnded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		j := r.submit()
+		r.runner.bundle(j.ID).obeys = false
+		o, _ := r.ask(j.ID, question("a"))
+		r.pass(time.Hour)
+		r.is(j.ID, jobs.Stopping)
+		select {
+		case got := <-o:
+			t.Errorf("the asker got %+v while its job was being ended", got)
+		default:
+		}
+	})
+}
+
 func TestDeclining(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		j := r.submit()
