@@ -185,9 +185,6 @@ func ask(ctx context.Context, c *cli, f askFlags, fm *questionForm, r ipc.AskReq
 		if e.err != nil {
 			return e.err
 		}
-		if e.answer.State == "unanswered" {
-			lingerIfStopping(waiting, d, job, signals)
-		}
 		return printAnswer(c, f, fm, e.answer)
 	case sig := <-signals:
 		cancel()
@@ -202,26 +199,7 @@ func ask(ctx context.Context, c *cli, f askFlags, fm *questionForm, r ipc.AskReq
 		if err != nil {
 			return withCode(code, fmt.Errorf("withdrawing the question: %w", err))
 		}
-		return withCode(code, errors.New("the question was withdrawn: interrupted"))
-	}
-}
-
-// lingerFor bounds how long an asker waits for the signal that ends its job.
-const lingerFor = 15 * time.Second
-
-// lingerIfStopping keeps an asker whose job is being ended, because nobody
-// answered, until the signal comes: the job's script must not go on after the
-// question meanwhile, nor end by itself and so hide why it ended.
-func lingerIfStopping(ctx context.Context, d ipc.Handler, job string, signals <-chan os.Signal) {
-	ctx, cancel := context.WithTimeout(ctx, lingerFor)
-	defer cancel()
-	j, err := d.Get(ctx, ipc.GetRequest{ID: job, Exact: true})
-	if err != nil || j.State != "stopping" {
-		return
-	}
-	select {
-	case <-signals:
-	case <-ctx.Done():
+		return withCode(code, errors.New("interrupted; the question is closed"))
 	}
 }
 

@@ -22,7 +22,6 @@ func askDaemon(a ipc.Answer) (*fakeDaemon, *[]ipc.AskRequest) {
 			return ipc.Answer{State: "open"}, nil
 		},
 		await: func(context.Context, ipc.AwaitRequest) (ipc.Answer, error) { return a, nil },
-		get:   func(r ipc.GetRequest) (ipc.Job, error) { return ipc.Job{ID: r.ID, State: "running"}, nil },
 	}, &asked
 }
 
