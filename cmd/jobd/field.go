@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // fieldHelp documents the syntax of --field to users.
@@ -137,8 +139,10 @@ func (f *field) setAttribute(name, value string, def **string) error {
 			f.max = &n
 		}
 	default:
-		near := slices.MinFunc(attributes, func(a, b string) int { return editDistance(name, a) - editDistance(name, b) })
-		if editDistance(name, near) <= 2 {
+		near := slices.MinFunc(attributes, func(a, b string) int {
+			return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
+		})
+		if levenshtein.ComputeDistance(name, near) <= 2 {
 			return fmt.Errorf("there is no attribute %q; did you mean %s?", name, near)
 		}
 		return fmt.Errorf("there is no attribute %q; the attributes are %s", name, strings.Join(attributes, ", "))

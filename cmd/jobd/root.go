@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -114,32 +115,10 @@ func flagError(cmd *cobra.Command, err error) error {
 func nearestFlag(cmd *cobra.Command, name string) string {
 	best, distance := "", 3
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		d := editDistance(name, f.Name)
+		d := levenshtein.ComputeDistance(name, f.Name)
 		if d < distance || (len(name) > 2 && strings.HasPrefix(f.Name, name) && d < len(f.Name)) {
 			best, distance = f.Name, min(d, distance)
 		}
 	})
 	return best
-}
-
-// editDistance counts the insertions, deletions and replacements of bytes that
-// turn a into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

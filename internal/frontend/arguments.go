@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // A kind is the type of an argument.
@@ -198,7 +200,7 @@ func unknownArgument(tool, name string, params []param) error {
 	best, distance := "", 1+len(name)/3
 	for i, p := range params {
 		names[i] = p.name
-		d := editDistance(strings.ToLower(name), p.name)
+		d := levenshtein.ComputeDistance(strings.ToLower(name), p.name)
 		if abbreviates(name, p.name) || abbreviates(p.name, name) {
 			d = 0
 		}
@@ -226,29 +228,6 @@ func abbreviates(short, long string) bool {
 		}
 	}
 	return i == len(short)
-}
-
-// editDistance is the Levenshtein distance of two short names.
-func editDistance(a, b string) int {
-	if len(a) > 64 {
-		a = a[:64]
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		previous := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := previous
-			if a[i] != b[j] {
-				cost++
-			}
-			previous, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // sample is a value that the param takes, with its name.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // A Fault is one thing that is wrong with a job file. Its text may hold parts
@@ -106,7 +108,7 @@ func near(word string, words []string) string {
 		least = 2
 	}
 	for _, w := range words {
-		if d := distance(plain, strings.ToLower(w)); d < least {
+		if d := levenshtein.ComputeDistance(plain, strings.ToLower(w)); d < least {
 			best, least = w, d
 		}
 	}
@@ -122,31 +124,4 @@ func near(word string, words []string) string {
 		return ""
 	}
 	return "there are " + strings.Join(words, ", ")
-}
-
-// distance counts the insertions, deletions, replacements and swaps of
-// neighbours that turn a into b (optimal string alignment).
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	var before, last, row [65]int
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := last[j-1]
-			if a[i-1] != b[j-1] {
-				change++
-			}
-			row[j] = min(change, last[j]+1, row[j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -307,7 +308,7 @@ func suggest(key string) string {
 	slices.Sort(names)
 	best, least := "", 4
 	for _, name := range names {
-		if d := distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), name); d < least {
+		if d := levenshtein.ComputeDistance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), name); d < least {
 			best, least = name, d
 		}
 	}
@@ -315,26 +316,4 @@ func suggest(key string) string {
 		return fmt.Sprintf("; did you mean %q?", best)
 	}
 	return "; there are " + strings.Join(names, ", ")
-}
-
-// distance is how many letters must be put in, left out or replaced to make
-// one word of the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost++
-			}
-			before = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
