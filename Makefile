@@ -24,7 +24,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
 
 build: ## build mcp-stdio, jobd and jobd-shim into bin/
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/mcp-stdio ./cmd/jobd ./cmd/jobd-shim
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/mcp-stdio ./cmd/jobd ./cmd/jobd-shim
 
 install: build ## install into PREFIX (~/.local) and register with Claude Code
 	PREFIX='$(PREFIX)' scripts/install.sh server
