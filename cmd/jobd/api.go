@@ -32,6 +32,9 @@ type api struct {
 	files *jobfile.Catalog
 	// bundles is the directory of the jobs' bundles.
 	bundles string
+	// step is told when something is about to be shown to a client, for tests
+	// that end the daemon there. It may be nil.
+	step func(name string)
 	// places for the environment of jobs
 	socket, home, binDir string
 }
@@ -96,6 +99,9 @@ func (a *api) Get(ctx context.Context, r ipc.GetRequest) (ipc.Job, error) {
 	j, err := a.wait(ctx, r)
 	if err != nil {
 		return ipc.Job{}, wireError(err)
+	}
+	if a.step != nil && len(j.Open()) > 0 {
+		a.step("question shown")
 	}
 	return a.wireJob(ctx, &j), nil
 }

@@ -65,8 +65,10 @@ func wire(ctx context.Context, in surroundings) (_ *service, err error) {
 	opened = append(opened, runner.Close)
 	teller := notify.New(lim.Notify, os.Environ(), in.log)
 	opened = append(opened, func() error { teller.Close(); return nil })
+	step := faults(p, in.log)
 	a := &api{
-		log: in.log, status: in.status, leave: in.leave, files: newCatalog(p), bundles: p.Bundles,
+		step: step,
+		log:  in.log, status: in.status, leave: in.leave, files: newCatalog(p), bundles: p.Bundles,
 		defaults: jobDefaults{
 			Timeout: lim.Timeout, QuestionTimeout: lim.QuestionTimeout, AnswerWithin: lim.AnswerWithin,
 			OutputLimit: lim.OutputLimit, Unattended: jobs.Unattended(lim.Unattended), RunJob: lim.RunJob,
@@ -75,7 +77,7 @@ func wire(ctx context.Context, in surroundings) (_ *service, err error) {
 	}
 	sup := jobs.NewSupervisor(jobs.Options{
 		Store: store, Runner: runner, Clock: now, Log: in.log, Forms: forms.Forms{},
-		MaxRunning: lim.MaxRunning, Retention: lim.Retention, Notify: tell(teller), Rerun: a.rerun,
+		MaxRunning: lim.MaxRunning, Retention: lim.Retention, Notify: tell(teller), Rerun: a.rerun, Step: step,
 	})
 	opened = append(opened, func() error { sup.Close(); return nil })
 	if err := sup.Recover(ctx); err != nil {
@@ -142,12 +144,25 @@ func secretPage(ctx context.Context, in surroundings, store jobs.Store, sup *job
 		return nil, fmt.Errorf("reading the port of the page for secrets: %w", err)
 	}
 	port, _ := strconv.Atoi(saved) // none and nonsense mean any
-	return page.New(page.Options{
+	secrets := page.New(page.Options{
 		Desk: desk{sup}, Key: key, Port: port, Log: in.log,
 		Bound: func(port int) {
 			if _, err := store.SetSetting(context.WithoutCancel(ctx), settingPagePort, strconv.Itoa(port), false); err != nil {
 				in.log.Error("storing the port of the page for secrets", "err", err)
 			}
 		},
-	}), nil
+	})
+	// The addresses that were given out before are served again at once.
+	found, err := sup.Jobs(ctx, jobs.Filter{Live: true})
+	if err != nil {
+		return nil, fmt.Errorf("reading the open questions: %w", err)
+	}
+	for i := range found {
+		for _, q := range found[i].Open() {
+			if q.Secret {
+				secrets.URL(found[i].ID, q.ID)
+			}
+		}
+	}
+	return secrets, nil
 }
