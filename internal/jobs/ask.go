@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,7 @@ func (s *Supervisor) Ask(ctx context.Context, id string, a Ask) (Question, error
 	if _, err := s.Wait(ctx, id, func(j *Job) bool { return j.state != Starting }); err != nil {
 		return Question{}, err
 	}
+	s.step("ask checked")
 	opened := false
 	j, err := s.update(ctx, id, func(j *Job) error {
 		opened = false
@@ -76,6 +78,7 @@ func (s *Supervisor) Ask(ctx context.Context, id string, a Ask) (Question, error
 	q := *j.question(a.ID)
 	if opened {
 		s.notify(Notice{Job: j, Question: &q})
+		s.step("ask told")
 	}
 	s.mu.Lock()
 	if l := s.live[id]; l != nil && l.askers[a.ID] == nil {
@@ -123,6 +126,7 @@ func (s *Supervisor) Await(ctx context.Context, id, ask string, wait time.Durati
 		}
 		if v := s.secret(id, ask); v != nil {
 			release()
+			s.step("secret seen")
 			return Outcome{State: QuestionAnswered, Content: v, By: "page"}, nil
 		}
 		select {
@@ -148,6 +152,7 @@ func (s *Supervisor) Received(ctx context.Context, id, ask string) error {
 	if s.secret(id, ask) == nil {
 		return nil
 	}
+	s.step("secret received")
 	_, err := s.update(ctx, id, func(j *Job) error {
 		q := j.question(ask)
 		if q == nil || q.State != QuestionOpen {
@@ -155,6 +160,7 @@ func (s *Supervisor) Received(ctx context.Context, id, ask string) error {
 		}
 		return j.close(ask, QuestionAnswered, nil, "page", s.clock())
 	})
+	s.step("secret recorded")
 	return err
 }
 
@@ -183,11 +189,12 @@ type Reply struct {
 }
 
 // Answer closes an open question. taken is false, with the reason in fault,
-// where the question is closed already, or where the content breaks the schema
-// and the question was reopened under a new key. The error is of kind
+// where the question is closed already by another answer, or where the content
+// breaks the schema and the question was reopened under a new key. The error is of kind
 // [ErrRefused] where the caller may not answer, [ErrNotFound] where there is no
 // such question.
 func (s *Supervisor) Answer(ctx context.Context, id string, r Reply) (taken bool, fault string, err error) {
+	s.step("answer received")
 	_, err = s.update(ctx, id, func(j *Job) error {
 		taken, fault = false, ""
 		q, err := j.find(r.Question)
@@ -198,8 +205,10 @@ func (s *Supervisor) Answer(ctx context.Context, id string, r Reply) (taken bool
 			return &Error{Kind: ErrRefused, Message: fmt.Sprintf(
 				"the question %q is for the person, not for a model: it is answered in Claude Code's form, or by the person with: jobd answer %s", clip(q.Message, 200), clip(j.ID, 12))}
 		}
-		if q.State != QuestionOpen || (r.Question == q.Key && q.Key == "") {
-			fault = fmt.Sprintf("the question was %s already", q.State)
+		if q.State != QuestionOpen {
+			if taken = q.repeats(r); !taken {
+				fault = fmt.Sprintf("the question was %s already", q.State)
+			}
 			return ErrUnchanged
 		}
 		now := s.clock()
@@ -226,6 +235,18 @@ func (s *Supervisor) Answer(ctx context.Context, id string, r Reply) (taken bool
 	return taken, fault, err
 }
 
+// repeats reports whether a reply is the one that closed the question: its
+// sender may not have heard that it was taken, and says it again.
+func (q *Question) repeats(r Reply) bool {
+	if q.By != r.By {
+		return false
+	}
+	if r.Decline {
+		return q.State == QuestionDeclined
+	}
+	return q.State == QuestionAnswered && !q.Secret && bytes.Equal(q.Answer, r.Content)
+}
+
 // OpenSecret returns an open question for a secret that has no value yet. Its
 // error is of kind [ErrNotFound] otherwise.
 func (s *Supervisor) OpenSecret(ctx context.Context, id, ask string) (Job, Question, error) {
@@ -240,10 +261,15 @@ func (s *Supervisor) OpenSecret(ctx context.Context, id, ask string) (Job, Quest
 	return j, *q, nil
 }
 
-// AnswerSecret hands a secret to the waiting asker. The value stays in memory.
-// taken is false if the question is not open; fault says what is wrong with a
-// value that may be given again.
+// handOver bounds how long an answer waits until the asker has the secret.
+const handOver = 5 * time.Second
+
+// AnswerSecret hands a secret to the waiting asker, and returns when it has it,
+// or after 5 seconds, for who gives it is to hear when the daemon dies with it.
+// The value stays in memory. taken is false if the question is not open; fault
+// says what is wrong with a value that may be given again.
 func (s *Supervisor) AnswerSecret(ctx context.Context, id, ask string, content json.RawMessage) (taken bool, fault string, err error) {
+	s.step("secret given")
 	_, q, err := s.OpenSecret(ctx, id, ask)
 	if errors.Is(err, ErrNotFound) {
 		return false, "", nil
@@ -254,17 +280,39 @@ func (s *Supervisor) AnswerSecret(ctx context.Context, id, ask string, content j
 	if err := s.forms.Validate(q.Schema, content); err != nil {
 		return false, err.Error(), nil
 	}
+	if !s.hold(id, ask, content) {
+		return false, "", nil
+	}
+	s.step("secret held")
+	wait, cancel := context.WithTimeout(ctx, handOver)
+	defer cancel()
+	state := QuestionOpen
+	_, err = s.Wait(wait, id, func(j *Job) bool {
+		if q := j.question(ask); q != nil {
+			state = q.State
+		}
+		return state != QuestionOpen
+	})
+	if errors.Is(err, ErrUnavailable) {
+		return false, "", err
+	}
+	return state == QuestionAnswered || state == QuestionOpen, "", nil
+}
+
+// hold keeps a secret in memory for its asker, which it wakes. It returns false
+// if there is one already.
+func (s *Supervisor) hold(id, ask string, content json.RawMessage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live[id] == nil || s.secrets[id+"/"+ask] != nil {
-		return false, "", nil
+		return false
 	}
 	s.secrets[id+"/"+ask] = content
 	if w := s.waiters[id]; w != nil {
 		close(w.changed)
 		delete(s.waiters, id)
 	}
-	return true, "", nil
+	return true
 }
 
 func (s *Supervisor) secret(id, ask string) json.RawMessage {
@@ -328,6 +376,7 @@ func (s *Supervisor) expire(id, ask string, now Instant) {
 		s.log.Error("recording that a question was not answered", "job", id, "err", err)
 		return
 	}
+	s.step("deadline recorded")
 	if j.state == Stopping {
 		s.tellStop(id)
 	}

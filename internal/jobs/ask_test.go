@@ -118,6 +118,31 @@ func TestDeclining(t *testing.T) {
 	})
 }
 
+func TestAnAnswerIsRepeatedByWhoDidNotHearThatItWasTaken(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		j := r.submit()
+		for _, reply := range []jobs.Reply{
+			{Question: "q1", Content: []byte(`{"ok":true}`), By: "shell"},
+			{Question: "q2", Decline: true, By: "shell"},
+		} {
+			r.ask(j.ID, question("ask "+reply.Question))
+			other, contrary := reply, reply
+			other.By = "form"
+			contrary.Decline, contrary.Content = !reply.Decline, []byte(`{"ok":true}`)
+			for _, c := range []struct {
+				who   string
+				reply jobs.Reply
+				taken bool
+			}{{"the first", reply, true}, {"the same again", reply, true}, {"another place", other, false}, {"another answer", contrary, false}} {
+				taken, fault, err := r.sup.Answer(context.Background(), j.ID, c.reply)
+				if taken != c.taken || (fault == "") != c.taken || err != nil {
+					t.Errorf("%s, %s: taken %t, fault %q, %v", reply.Question, c.who, taken, fault, err)
+				}
+			}
+		}
+	})
+}
+
 func TestAnAnswerThatBreaksTheSchemaReopensTheQuestion(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		j := r.submit()
