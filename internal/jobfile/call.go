@@ -65,7 +65,8 @@ func (j *Job) Bind(arguments, answers json.RawMessage) (*Call, error) {
 	if err := j.known(sent, answered); err != nil {
 		return nil, err
 	}
-	all := maps.Clone(sent)
+	all := make(map[string]json.RawMessage, len(sent)+len(answered))
+	maps.Copy(all, sent)
 	maps.Copy(all, answered)
 	for _, name := range j.required {
 		if _, ok := all[name]; !ok {
