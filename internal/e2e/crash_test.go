@@ -106,6 +106,9 @@ func TestDaemonIsKilled_JobsRunOnAndTheDaemonComesBack(t *testing.T) {
 	})
 	free(t, daemon)
 	came(t, r, jobs)
+	if now := r.Daemon(); now != daemon {
+		t.Errorf("the daemon %d ended with the job whose shim started it", daemon)
+	}
 	for name, want := range jobs {
 		task := front.Task(want.id)
 		if task.Status != "completed" || task.Result == nil || task.Result.IsError != (want.code != 0) {
