@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"jobd/internal/caller"
+	"jobd/internal/config"
 	"jobd/internal/ipc"
+	"jobd/internal/jobfile"
+	"jobd/internal/jobs"
 )
 
 // A toolSite is a real daemon, a project in which it finds a job file, and a
@@ -432,5 +437,84 @@ func TestHostileArgumentsReachTheScript(t *testing.T) {
 	refused(t, err, ipc.CodeInvalid, "NUL")
 	if _, err := os.Stat(filepath.Join(s.project, "PWNED")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an argument was run: %v", err)
+	}
+}
+
+// What a reboot interrupted is run again as the file says now, with the
+// arguments and answers of the old call and nothing of its environment.
+func TestARerunIsMadeOfFileAndArguments(t *testing.T) {
+	dir := caller.Real(t.TempDir())
+	project := dir + "/project"
+	for _, d := range []string{project + "/.jobd", dir + "/bundles/lost"} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := config.Places{StateDir: dir, JobFiles: dir + "/jobs"}
+	a := &api{files: newCatalog(p), bundles: dir + "/bundles", binDir: "/bin", socket: "/s", log: slog.New(slog.DiscardHandler),
+		defaults: jobDefaults{Timeout: time.Hour, QuestionTimeout: time.Hour, Unattended: jobs.UnattendedCancel}}
+	lost := jobs.New("lost", jobs.Spec{Tool: "sync", Name: "sync", Project: project, Session: "s", Umask: 0o027, NoFile: 77, RerunInterrupted: true}, jobs.Keys{}, jobs.Instant{})
+	write := func(text string, trusted bool) {
+		t.Helper()
+		if err := os.WriteFile(project+"/.jobd/jobs.yaml", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if trusted {
+			if err := a.files.Trust.Add(jobfile.Trusted{Path: jobfile.ProjectPath(project), Sum: jobfile.Sum([]byte(text))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	file := `jobs:
+  sync:
+    description: d
+    params: {host: {type: string}, depth: {type: integer, default: 1}}
+    required: [host]
+    ask_first: {confirm: {type: boolean}}
+    argv: [sync, $host, $depth, $confirm]
+    env: {MODE: full}
+    rerun: if_interrupted
+`
+	write(file, true)
+	if _, err := a.rerun(t.Context(), lost); err == nil || !strings.Contains(err.Error(), "reading its arguments") {
+		t.Errorf("without arguments: %v", err)
+	}
+	arguments := `{"host":"h","depth":2,"confirm":true}`
+	if err := os.WriteFile(a.argumentsFile("lost"), []byte(arguments), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SECRET_OF_THE_TEST", "1")
+	sub, err := a.rerun(t.Context(), lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"sync", "h", "2", "true"}, sub.Spec.Argv); d != "" {
+		t.Error(d)
+	}
+	if sub.Spec.Session != "s" || sub.Spec.Umask != 0o027 || sub.Spec.NoFile != 77 || !sub.Spec.RerunInterrupted || sub.Refuse != nil || !sub.Join {
+		t.Errorf("got %+v", sub)
+	}
+	environ := sub.Environ("new")
+	for _, want := range []string{"MODE=full", "JOBD_ARG_host=h", "JOBD_ARGS=" + arguments, "JOBD_ARGS_FILE=" + dir + "/bundles/new/args.json", "JOBD_JOB_ID=new"} {
+		if !slices.Contains(environ, want) {
+			t.Errorf("%s is not in %q", want, environ)
+		}
+	}
+	if slices.Contains(environ, "SECRET_OF_THE_TEST=1") {
+		t.Error("the environment of who started the daemon is in it")
+	}
+	// It is the same call to whoever repeats it without the answer.
+	again, err := a.resolve(ipc.SubmitRequest{Tool: "sync", Project: project, Arguments: json.RawMessage(`{"depth":2,"host":"h"}`)})
+	if err != nil || string(again.Identity) != string(sub.Identity) {
+		t.Errorf("got %s, %v, want %s", again.Identity, err, sub.Identity)
+	}
+
+	write(file+"# changed\n", false)
+	if _, err := a.rerun(t.Context(), lost); err == nil || !strings.Contains(err.Error(), "has changed since it was trusted") {
+		t.Errorf("a changed file: %v", err)
+	}
+	write(strings.Replace(file, "if_interrupted", "never", 1), true)
+	if _, err := a.rerun(t.Context(), lost); err == nil || !strings.Contains(err.Error(), "no longer says rerun") {
+		t.Errorf("a file that says never: %v", err)
 	}
 }

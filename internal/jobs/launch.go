@@ -174,6 +174,7 @@ func (s *Supervisor) settle(id string, exit Exit) {
 			return ErrUnchanged
 		}
 		j.OutputBytes, j.OutputDropped = size.Total, size.Dropped
+		s.lastProgress(j)
 		return j.settle(exit, raised, s.clock())
 	})
 	s.step("exit recorded")
@@ -197,6 +198,7 @@ func (s *Supervisor) lose(id, why string) {
 			return ErrUnchanged
 		}
 		j.OutputBytes, j.OutputDropped = size.Total, size.Dropped
+		s.lastProgress(j)
 		j.Reason = "the outcome is not known: " + why
 		return j.Apply(EventLost, s.clock(), why)
 	})

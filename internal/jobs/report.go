@@ -37,6 +37,15 @@ func (s *Supervisor) Progress(ctx context.Context, id string, p Progress) error 
 	return err
 }
 
+// lastProgress gives a job that ends the report that is not stored yet.
+func (s *Supervisor) lastProgress(j *Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.live[j.ID]; l != nil && l.progress != nil {
+		j.Progress = l.progress
+	}
+}
+
 func (j *Job) setProgress(p Progress) error {
 	if j.state.Final() {
 		return ErrUnchanged

@@ -349,3 +349,20 @@ func (r *rig) answer(id, key, content string) {
 	}
 	synctest.Wait()
 }
+
+// The last report counts, even if the job ends before its second is over.
+func TestTheLastProgressOutlivesTheJob(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		j := r.submit()
+		for n := range 4 {
+			if err := r.sup.Progress(context.Background(), j.ID, jobs.Progress{Done: float64(n), Total: 3}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.runner.exit(j.ID, jobs.Exit{})
+		synctest.Wait()
+		if p := r.is(j.ID, jobs.Succeeded).Progress; p == nil || p.Done != 3 {
+			t.Errorf("the progress is %+v", p)
+		}
+	})
+}

@@ -15,7 +15,7 @@ trap 'report; exit 143' TERM
 
 while IFS= read -r row || [ -n "$row" ]; do
 	line=$((line + 1))
-	jobd progress "$line/$total" "${row%%,*}"
+	jobd progress -- "$line/$total" "${row%%,*}"
 	if ! [[ $row =~ ^[^,]+,[^,@[:space:]]+@[^,@[:space:]]+$ ]]; then
 		echo "line $line is faulty: $row" >&2
 		faulty=$((faulty + 1))
