@@ -40,6 +40,8 @@ type Claude struct {
 	// config is the file for --mcp-config, "" = none.
 	config string
 	panes  int
+	// flags: it goes by its feature flags, which it otherwise does not.
+	flags bool
 }
 
 // Executable finds Claude Code: by the variable CLAUDE, in .tools/ of the
@@ -113,17 +115,20 @@ func (c *Claude) ServeCommand(command string, args ...string) {
 }
 
 func (c *Claude) environ() []string {
-	return c.rig.Env(append([]string{
+	env := []string{
 		"TERM=xterm-256color",
 		"ANTHROPIC_BASE_URL=" + c.API.URL(),
 		"ANTHROPIC_API_KEY=dummy-key",
 		"DISABLE_AUTOUPDATER=1",
-		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		// Nothing listens there: no host but loopback can be reached.
 		"HTTPS_PROXY=http://127.0.0.1:9",
 		"HTTP_PROXY=http://127.0.0.1:9",
 		"NO_PROXY=127.0.0.1,localhost",
-	}, c.Env...)...)
+	}
+	if !c.flags {
+		env = append(env, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
+	}
+	return c.rig.Env(append(env, c.Env...)...)
 }
 
 func (c *Claude) arguments(args []string) []string {
