@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jobd/internal/jobs"
+	"jobd/internal/shim"
 )
 
 // memory returns a figure of /proc/PID/smaps_rollup in KiB.
@@ -86,17 +87,31 @@ func BenchmarkPrepare(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleShim reports the memory of a shim whose job sleeps.
+// BenchmarkIdleShim reports the memory of one of twenty shims whose jobs sleep
+// while a daemon lives.
 func BenchmarkIdleShim(b *testing.B) {
-	w := &watched{rig: newRig(b)}
-	id, _ := w.start("sleep 600")
-	for b.Loop() {
-		time.Sleep(time.Millisecond)
+	state := b.TempDir()
+	alive, err := shim.HoldAlive(state)
+	if err != nil {
+		b.Fatal(err)
 	}
-	pid := w.shimPID(id)
-	b.ReportMetric(memory(b, pid, "Rss"), "RSS-KiB")
-	b.ReportMetric(memory(b, pid, "Pss"), "PSS-KiB")
-	b.ReportMetric(memory(b, pid, "Anonymous"), "anon-KiB")
+	defer alive.Close()
+	r := newRig(b, func(o *shim.Options) { o.StateDir = state })
+	var pids []int
+	for range 20 {
+		id, _ := r.start("sleep 600")
+		pids = append(pids, r.shimPID(id))
+	}
+	for b.Loop() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, what := range []string{"Rss", "Pss", "Anonymous"} {
+		var sum float64
+		for _, pid := range pids {
+			sum += memory(b, pid, what)
+		}
+		b.ReportMetric(sum/float64(len(pids)), what+"-KiB")
+	}
 }
 
 // BenchmarkOutput copies what cat writes, and BenchmarkOutputCat is the same

@@ -28,8 +28,9 @@
 //
 // Records are JSON with a version. They are written to a temporary name and
 // renamed, so that a reader sees all or nothing of one. launch.json, stop and
-// exit.json are synced to disk, the directories included; Prepare syncs nothing,
-// since a job that was not launched does not survive a reboot anyway.
+// exit.json are on disk, names included, before anything follows from them;
+// Prepare syncs nothing, since a job that was not launched does not survive a
+// reboot anyway.
 //
 // # Output
 //

@@ -264,6 +264,7 @@ func (h *holder) launch() bool {
 	h.out = newRecorder(h.b.file(dirOutput), h.spec.OutputLimit)
 	h.copied = make(chan struct{})
 	go copyOutput(h.out, h.pipe, h.copied)
+	go syncSpec(h.b)
 	if h.watch != nil {
 		go h.watch.run()
 	}
@@ -501,13 +502,21 @@ func (h *holder) gone(k *killing) bool {
 	return !left
 }
 
-// record writes exit.json, and syncs the spec that a damaged database is
-// rebuilt from. It reports whether exit.json is on disk.
-func (h *holder) record() bool {
-	if f, err := os.Open(h.b.file(fileSpec)); err == nil {
-		_ = f.Sync()
+// syncSpec makes the record durable that a damaged database is rebuilt from.
+// Prepare does not, and here nobody waits for it.
+func syncSpec(b bundle) {
+	f, err := os.Open(b.file(fileSpec))
+	if err == nil {
+		err = f.Sync()
 		_ = f.Close()
 	}
+	if err != nil {
+		complain("syncing the spec: %v", err)
+	}
+}
+
+// record writes exit.json. It reports whether that is on disk.
+func (h *holder) record() bool {
 	if err := h.b.writeRecord(fileExit, &h.exit, true); err != nil {
 		complain("recording the end, trying again: %v", err)
 		return false

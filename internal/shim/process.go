@@ -166,7 +166,7 @@ func (p *Process) Stop(_ context.Context, cause jobs.Cause) error {
 			// A full disk must not keep anybody from ending the job that fills it.
 			// A file without content needs no room, and its being there is all that
 			// the shim looks at.
-			err = create(p.b.file(fileStop), nil, os.O_EXCL, true)
+			err = create(p.b.file(fileStop), nil, os.O_EXCL, true, nil)
 		}
 		if err != nil {
 			return &jobs.Error{Kind: jobs.ErrUnavailable, Message: fmt.Sprintf("the stop of job %s cannot be recorded: %v", p.b.id(), err), Err: err}

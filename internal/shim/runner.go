@@ -162,10 +162,10 @@ func (r *Runner) Prepare(_ context.Context, id string, spec jobs.Spec, environ [
 		return &jobs.Error{Kind: jobs.ErrState, Message: fmt.Sprintf("job %s has a bundle already", id), Err: err}
 	}
 	if err == nil {
-		err = create(b.file(fileEnv), encodeEnviron(environ), os.O_EXCL, false)
+		err = create(b.file(fileEnv), encodeEnviron(environ), os.O_EXCL, false, nil)
 	}
 	if err == nil {
-		err = create(b.file(fileSpec), raw, os.O_EXCL, false)
+		err = create(b.file(fileSpec), raw, os.O_EXCL, false, nil)
 	}
 	if err != nil {
 		_ = os.RemoveAll(string(b))
