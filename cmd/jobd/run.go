@@ -75,7 +75,7 @@ the job running; where nobody can be asked, it is left running.`,
 
 func runJob(cmd *cobra.Command, c *cli, f runFlags, argv []string) error {
 	ctx := cmd.Context()
-	r, err := submission(ctx, c, cmd, f, argv)
+	r, err := submission(c, cmd, f, argv)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func runFailed(f runFlags, err error) error {
 const shellSession = "shell"
 
 // submission makes the request for a job of the command line.
-func submission(ctx context.Context, c *cli, cmd *cobra.Command, f runFlags, argv []string) (ipc.SubmitRequest, error) {
+func submission(c *cli, cmd *cobra.Command, f runFlags, argv []string) (ipc.SubmitRequest, error) {
 	var r ipc.SubmitRequest
 	dir, err := os.Getwd()
 	if err != nil {
