@@ -61,15 +61,6 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
-// keys returns the keys of a mapping in their order.
-func (n *node) keys() []string {
-	keys := make([]string, len(n.entries))
-	for i, e := range n.entries {
-		keys[i] = e.key
-	}
-	return keys
-}
-
 // json returns the node as JSON, keys in their order.
 func (n *node) json() json.RawMessage {
 	var b bytes.Buffer

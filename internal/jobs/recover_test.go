@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,7 +137,7 @@ func TestAStopOutlivesItsDaemon(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		j := r.submit()
 		b := r.runner.bundle(j.ID)
-		b.obeys = false
+		r.runner.disobey(j.ID)
 		if _, err := r.sup.Cancel(context.Background(), j.ID, jobs.Cancel{}); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func TestADatabaseIsRebuiltFromTheBundles(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		running, ended, stopping := r.submit(), r.submit(), r.submit()
 		r.runner.exit(ended.ID, jobs.Exit{Code: 5})
-		r.runner.bundle(stopping.ID).obeys = false
+		r.runner.disobey(stopping.ID)
 		if _, err := r.sup.Cancel(context.Background(), stopping.ID, jobs.Cancel{}); err != nil {
 			t.Fatal(err)
 		}
@@ -185,11 +186,11 @@ func TestADatabaseIsRebuiltFromTheBundles(t *testing.T) {
 // fullStore is a store whose disk is full while full is set.
 type fullStore struct {
 	jobs.Store
-	full bool
+	full atomic.Bool
 }
 
 func (s *fullStore) UpdateJob(ctx context.Context, id string, change func(*jobs.Job) error) (jobs.Job, error) {
-	if s.full {
+	if s.full.Load() {
 		return jobs.Job{}, &jobs.Error{Kind: jobs.ErrUnavailable, Message: "the disk is full"}
 	}
 	return s.Store.UpdateJob(ctx, id, change)
@@ -204,14 +205,14 @@ func TestAnEndIsRecordedOnceTheStoreCanWrite(t *testing.T) {
 		}
 		r.restart()
 		j := r.submit()
-		full.full = true
+		full.full.Store(true)
 		r.runner.exit(j.ID, jobs.Exit{Code: 3})
 		r.pass(time.Hour)
 		r.is(j.ID, jobs.Running)
 		if _, err := r.sup.Cancel(context.Background(), j.ID, jobs.Cancel{}); !errors.Is(err, jobs.ErrUnavailable) {
 			t.Errorf("a cancel gave %v", err)
 		}
-		full.full = false
+		full.full.Store(false)
 		r.pass(2 * time.Second)
 		r.is(j.ID, jobs.Failed)
 	})
