@@ -110,21 +110,29 @@ func syncDir(dir string) error {
 	return err
 }
 
-// load reads a file that is no link, of at most limit bytes.
+// load reads a regular file, no link to one, of at most limit bytes.
 func load(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
+	fi, err := f.Stat()
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if int64(len(b)) > limit {
+	case !fi.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", path)
+	case fi.Size() > limit:
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
 	}
-	return b, nil
+	// Exactly so much memory: a shim keeps what it has once taken.
+	b := make([]byte, fi.Size())
+	n, err := io.ReadFull(f, b)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return b[:n], nil
 }
 
 // held reports whether the bundle's shim is alive. Probing takes the lock

@@ -189,7 +189,12 @@ func openHandle(pid int) (*handle, error) {
 	var change [1]unix.Kevent_t
 	unix.SetKevent(&change[0], pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
 	change[0].Fflags = unix.NOTE_EXIT
-	if _, err := unix.Kevent(exits.kq, change[:], nil, nil); err != nil {
+	_, err = unix.Kevent(exits.kq, change[:], nil, nil)
+	if errors.Is(err, unix.ESRCH) {
+		close(h.gone) // it has ended since, and may be waiting to be reaped
+		return h, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("kevent: %w", err)
 	}
 	exits.wait[pid] = append(exits.wait[pid], h)

@@ -50,7 +50,7 @@ func (r *Runner) follow(b bundle, shim int, child bool) (*Process, error) {
 	p := &Process{r: r, b: b, shim: shim, child: child, handle: h, done: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.isClosed() {
 		h.close()
 		p.err = errClosed
 		close(p.done)
@@ -117,7 +117,11 @@ func (p *Process) lastWord() (jobs.Exit, error) {
 		if wait == time.Second/2 || wait == time.Second {
 			p.r.o.Log.Warn("the shim is gone and its lock is not free", "job", p.b.id(), "err", err)
 		}
-		time.Sleep(wait)
+		select {
+		case <-time.After(wait):
+		case <-p.r.closed:
+			return jobs.Exit{}, errClosed
+		}
 	}
 	var rec exitRecord
 	err := p.b.readRecord(fileExit, &rec)

@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,8 +30,8 @@ type Options struct {
 	// StateDir is the absolute path of the directory of AliveFile and
 	// StoppedFile. "" = shims watch no daemon.
 	StateDir string
-	// Environ is the environment of shims, and of the daemon that a shim starts:
-	// nil = what [DaemonEnviron] leaves of this process's own.
+	// Environ is the whole environment of shims, and of the daemon that a shim
+	// starts. Nothing of it reaches a job.
 	Environ []string
 	// Clock stamps what the daemon's end writes into bundles.
 	Clock jobs.Clock
@@ -48,7 +46,7 @@ type Runner struct {
 	dir string // of the shim's binary, links resolved
 
 	mu     sync.Mutex
-	closed bool
+	closed chan struct{} // closed by Close
 	live   map[*Process]struct{}
 	wg     sync.WaitGroup // one for each of live
 }
@@ -72,9 +70,6 @@ func NewRunner(o Options) (*Runner, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Environ == nil {
-		o.Environ = DaemonEnviron(os.Environ())
-	}
 	if err := mkdir(o.BundleDir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("making the directory of bundles: %w", err)
 	}
@@ -90,7 +85,7 @@ func NewRunner(o Options) (*Runner, error) {
 		return nil, fmt.Errorf("this system cannot wait for a process that is no child (Linux 5.3 or later can): %w", err)
 	}
 	h.close()
-	r := &Runner{o: o, dir: filepath.Dir(o.ShimPath), live: map[*Process]struct{}{}}
+	r := &Runner{o: o, dir: filepath.Dir(o.ShimPath), closed: make(chan struct{}), live: map[*Process]struct{}{}}
 	if resolved, err := filepath.EvalSymlinks(o.ShimPath); err == nil {
 		r.dir = filepath.Dir(resolved)
 	}
@@ -105,32 +100,28 @@ func mkdir(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// DaemonEnviron returns what of an environment a daemon and its shims are
-// given: what leads to the user's files, language, display and session, and
-// nothing that belongs to the one conversation that happened to start it.
-func DaemonEnviron(environ []string) []string {
-	allowed := []string{"HOME", "USER", "LANG", "PATH", "TMPDIR", "JOBD_HOME", "DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"}
-	some := []string{}
-	for _, kv := range environ {
-		name, _, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, "XDG_") || slices.Contains(allowed, name) {
-			some = append(some, kv)
-		}
-	}
-	return some
-}
-
 // Close ends the waiting for processes and returns when it has. The processes
 // go on, and so do their jobs.
 func (r *Runner) Close() error {
 	r.mu.Lock()
-	r.closed = true
+	if !r.isClosed() {
+		close(r.closed)
+	}
 	for p := range r.live {
 		p.handle.interrupt()
 	}
 	r.mu.Unlock()
 	r.wg.Wait()
 	return nil
+}
+
+func (r *Runner) isClosed() bool {
+	select {
+	case <-r.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // bundle returns the bundle of a job.

@@ -136,7 +136,7 @@ func newRig(t testing.TB, change ...func(*shim.Options)) *rig {
 	if raceEnabled {
 		// A race ends the shim without a record, so that its test fails; and it does
 		// not wait a second at its end for one.
-		o.Environ = append(shim.DaemonEnviron(os.Environ()), "GORACE=halt_on_error=1 atexit_sleep_ms=0")
+		o.Environ = []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"}
 	}
 	for _, f := range change {
 		f(&o)

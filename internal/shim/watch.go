@@ -73,27 +73,25 @@ type watch struct {
 // run watches for as long as the process lives. While a daemon lives it is one
 // thread blocked in flock(2).
 func (w *watch) run() {
-	f, err := openAlive(w.dir)
-	if err != nil {
-		complain("watching the daemon: %v", err)
-		return
-	}
-	defer f.Close()
 	for {
-		if _, err := flock(f, unix.LOCK_SH); err != nil {
+		f, err := openAlive(w.dir)
+		if err == nil {
+			_, err = flock(f, unix.LOCK_SH)
+			f.Close() // gives the lock back
+		}
+		if err != nil {
 			complain("watching the daemon: %v", err)
 			return
 		}
-		_, _ = flock(f, unix.LOCK_UN)
-		w.bringBack(f)
+		w.bringBack()
 	}
 }
 
 // bringBack returns once a daemon lives again.
-func (w *watch) bringBack(f *os.File) {
+func (w *watch) bringBack() {
 	// At random, so that of many shims one starts it and the others find it.
 	time.Sleep(rand.N(reviveWithin))
-	for tries := 0; !alive(f); {
+	for tries := 0; !w.alive(); {
 		switch {
 		case w.stopped():
 			tries = 0
@@ -106,7 +104,7 @@ func (w *watch) bringBack(f *os.File) {
 				time.Sleep(rand.N(reviveWithin))
 			}
 		default:
-			for end := time.Now().Add(reviveEvery); time.Now().Before(end) && !alive(f); {
+			for end := time.Now().Add(reviveEvery); time.Now().Before(end) && !w.alive(); {
 				time.Sleep(restEvery)
 			}
 			tries = reviveTries - 1
@@ -115,14 +113,7 @@ func (w *watch) bringBack(f *os.File) {
 }
 
 // missing reports whether no daemon lives that should.
-func (w *watch) missing() bool {
-	f, err := openAlive(w.dir)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return !alive(f) && !w.stopped()
-}
+func (w *watch) missing() bool { return !w.alive() && !w.stopped() }
 
 // stopped reports whether the daemon was stopped on purpose. In doubt it was.
 func (w *watch) stopped() bool {
@@ -130,14 +121,15 @@ func (w *watch) stopped() bool {
 	return err == nil || !os.IsNotExist(err)
 }
 
-// alive reports whether a daemon holds the lock. It leaves the lock free.
-func alive(f *os.File) bool {
-	taken, err := flock(f, unix.LOCK_SH|unix.LOCK_NB)
+// alive reports whether a daemon holds the lock. In doubt it does, and nothing
+// is started. The file is opened each time: a daemon makes another where it was
+// removed.
+func (w *watch) alive() bool {
+	f, err := openAlive(w.dir)
 	if err != nil {
-		return true // nothing is started in doubt
+		return true
 	}
-	if taken {
-		_, _ = flock(f, unix.LOCK_UN)
-	}
-	return !taken
+	defer f.Close() // gives the lock back
+	taken, err := flock(f, unix.LOCK_SH|unix.LOCK_NB)
+	return err != nil || !taken
 }

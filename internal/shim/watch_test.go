@@ -218,6 +218,26 @@ func TestManyShimsLetADaemonTakeTheLock(t *testing.T) {
 	}
 }
 
+func TestALockThatWasRemovedIsMadeAgain(t *testing.T) {
+	w := newWatched(t)
+	holder := w.hold()
+	id, p := w.start("sleep 600")
+	eventually(t, "the shim watches", func() bool { return w.blocked(id) })
+	if err := os.Remove(filepath.Join(w.state, shim.AliveFile)); err != nil {
+		t.Fatal(err)
+	}
+	// A daemon on the new file; with the end of the one on the old, the shim
+	// must find it.
+	w.hold()
+	w.kill(holder)
+	eventually(t, "the shim watches the new one", func() bool { return w.blocked(id) })
+	w.stop(p, jobs.CauseCancel)
+	w.wait(p, 10*time.Second)
+	if n, last := w.calls("start"); n != 0 {
+		t.Errorf("called %d times, last %q", n, last)
+	}
+}
+
 func TestOnlyOneDaemonIsAlive(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
