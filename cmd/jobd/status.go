@@ -19,7 +19,7 @@ import (
 // newStatusCommand returns "jobd status".
 func newStatusCommand(c *cli) *cobra.Command {
 	var r ipc.ListRequest
-	var all, asJSON bool
+	var all, asJSON, watch bool
 	cmd := &cobra.Command{
 		Use:     "status [ID]",
 		Aliases: []string{"ps"},
@@ -30,9 +30,14 @@ so does a search with --state, --key or --text. With an ID: everything about
 that job, and the end of its output.
 
 AGE is the time since the job was started. Questions to you stand last, with
-the command that answers them.`,
+the command that answers them.
+
+--watch shows them live, with the output of the one that is selected: arrows or
+j and k select, Enter shows more of its output, a answers its question, c cancels
+it, q quits.`,
 		Example: `  jobd status
   jobd status 3f2a
+  jobd status --watch
   jobd status --all --project . --text pytest
   jobd status --state failed --state lost
   jobd status --json | jq -r '.[] | select(.state == "waiting") | .id'`,
@@ -50,9 +55,15 @@ the command that answers them.`,
 			if r.Limit < 0 {
 				return usagef(cmd, "--limit cannot be %d; give a number of jobs, or 0 for all", r.Limit)
 			}
+			if watch && asJSON {
+				return usagef(cmd, "--watch is for a person, --json for a program; give one of them")
+			}
 			if len(args) == 1 {
 				if all || r.Project != "" || len(r.States) > 0 || r.Key != "" || r.Text != "" || r.Limit != 0 {
 					return usagef(cmd, "one job was named, so there is nothing to select; leave the ID or the flags out")
+				}
+				if watch {
+					return watchJobs(cmd.Context(), c, r, args[0])
 				}
 				return showJob(cmd.Context(), c, args[0], asJSON)
 			}
@@ -64,11 +75,15 @@ the command that answers them.`,
 				}
 				r.Project = caller.Project("", dir)
 			}
+			if watch {
+				return watchJobs(cmd.Context(), c, r, "")
+			}
 			return showJobs(cmd.Context(), c, r, asJSON)
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&asJSON, "json", false, "print a JSON array of jobs")
+	flags.BoolVarP(&watch, "watch", "w", false, "show them live, until q is pressed")
 	flags.BoolVarP(&all, "all", "a", false, "every job that is kept, also those whose result was read")
 	flags.StringVar(&r.Project, "project", "", "only jobs of the project that `DIR` belongs to")
 	flags.StringArrayVar(&r.States, "state", nil, "only jobs in `STATE`; may be repeated")

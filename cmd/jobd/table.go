@@ -16,6 +16,9 @@ type table struct {
 	// most bounds the width of a column, which is narrower still where the
 	// screen is; 0 = as wide as its widest cell, always.
 	most []int
+	// least is how wide a column is at least, so that a table that is shown
+	// again and again stands still; nil = no wider than its cells.
+	least []int
 }
 
 // The widths that columns keep as long as they can: the last one its room to
@@ -64,6 +67,9 @@ func (t *table) write(w io.Writer, s screen) error {
 		widths[i] = columns(h)
 		for _, row := range t.rows {
 			widths[i] = max(widths[i], columns(row[i].text))
+		}
+		if t.least != nil {
+			widths[i] = max(widths[i], t.least[i])
 		}
 		if t.most[i] > 0 {
 			widths[i] = min(widths[i], max(t.most[i], columns(h)))
