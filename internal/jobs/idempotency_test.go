@@ -129,11 +129,11 @@ func (r *rig) bring(to string, base func(*jobs.Submission)) jobs.Job {
 		_, gone := r.ask(j.ID, question("a"))
 		r.atEnd = gone
 	case "stopping at a client's wish":
-		r.runner.bundle(j.ID).obeys = false
+		r.runner.disobey(j.ID)
 		cancel()
 		want = jobs.Stopping
 	case "stopping for its timeout":
-		r.runner.bundle(j.ID).obeys = false
+		r.runner.disobey(j.ID)
 		r.pass(time.Hour)
 		want = jobs.Stopping
 	case "succeeded":

@@ -106,12 +106,17 @@ func (s *Supervisor) launch(id string) {
 	}
 	s.step("launch done")
 	s.attach(id, p)
+	// The command started when its shim says so: a quick one has ended since.
+	at := s.clock()
+	if rem, err := s.runner.Inspect(s.life, id); err == nil && !rem.Started.IsZero() {
+		at = rem.Started
+	}
 	j, err = s.record(id, func(j *Job) error {
 		if j.state != Starting && (j.state != Stopping || !j.Started.IsZero()) {
 			return ErrUnchanged
 		}
 		j.PID = p.PID()
-		return j.Apply(EventStarted, s.clock(), "")
+		return j.Apply(EventStarted, at, "")
 	})
 	if err != nil {
 		s.log.Error("recording a start", "job", id, "err", err)

@@ -195,6 +195,7 @@ type runner struct {
 	bundles map[string]*bundle
 	fail    map[string]error // by the name of the job: Start fails so
 	hold    chan struct{}    // Start waits for it, if not nil
+	lag     time.Duration    // Start returns so long after the command started
 	swept   []string
 }
 
@@ -244,6 +245,9 @@ func (r *runner) Start(_ context.Context, id string) (jobs.Process, error) {
 	}
 	b.starts++
 	b.rem = jobs.Remains{Held: true, Launched: true, PID: 42, Started: r.clock()}
+	r.mu.Unlock()
+	time.Sleep(r.lag)
+	r.mu.Lock()
 	return &process{r: r, b: b}, nil
 }
 
@@ -295,6 +299,13 @@ func (r *runner) ReadOutput(context.Context, string, int64, int) (jobs.Chunk, er
 
 func (r *runner) TailOutput(context.Context, string, int, int) (jobs.Chunk, error) {
 	return jobs.Chunk{}, nil
+}
+
+// disobey makes a job's command go on when it is stopped.
+func (r *runner) disobey(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bundles[id].obeys = false
 }
 
 // exit ends a job's command.

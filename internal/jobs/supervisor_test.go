@@ -39,6 +39,20 @@ func TestAJobRunsToItsEnd(t *testing.T) {
 	})
 }
 
+func TestTheRunTimeCountsFromTheStartThatTheShimSaw(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runner.lag = 3 * time.Second
+		j := r.submit()
+		r.pass(2 * time.Second) // the command runs, and the daemon has not heard of it
+		r.runner.exit(j.ID, jobs.Exit{})
+		r.pass(2 * time.Second)
+		j = r.is(j.ID, jobs.Succeeded)
+		if ran := j.RunTime(r.clock.Now()); ran != 2*time.Second {
+			t.Errorf("it ran for %s", ran)
+		}
+	})
+}
+
 func TestACommandThatCannotBeStartedFails(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.runner.fail["n"] = &jobs.Error{Kind: jobs.ErrInvalid, Message: "command not found: foo"}
@@ -123,7 +137,7 @@ func TestCancel(t *testing.T) {
 	t.Run("running", func(t *testing.T) {
 		inBubble(t, func(r *rig) {
 			j := r.submit()
-			r.runner.bundle(j.ID).obeys = false
+			r.runner.disobey(j.ID)
 			if _, err := r.sup.Cancel(context.Background(), j.ID, jobs.Cancel{Reason: "asked"}); err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +151,7 @@ func TestCancel(t *testing.T) {
 	t.Run("ended first", func(t *testing.T) {
 		inBubble(t, func(r *rig) {
 			j := r.submit()
-			r.runner.bundle(j.ID).obeys = false
+			r.runner.disobey(j.ID)
 			if _, err := r.sup.Cancel(context.Background(), j.ID, jobs.Cancel{}); err != nil {
 				t.Fatal(err)
 			}
