@@ -21,9 +21,8 @@ func newValidateCommand(c *cli) *cobra.Command {
 		Use:   "validate [FILE...]",
 		Short: "Check job files",
 		Long: `Checks job files and shows what is wrong with them, where, and how to mend it.
-Without FILE: this project's .jobd/jobs.yaml and the files of the user. A file
-named twice by its jobs, a faulty job and a name that clashes are faults; that a
-project's file is not trusted is not.`,
+Without FILE: this project's .jobd/jobs.yaml and the files of the user. A name
+that two jobs have is a fault; that a project's file is not trusted is none.`,
 		Example: `  jobd validate
   jobd validate .jobd/jobs.yaml && jobd trust`,
 		RunE: func(_ *cobra.Command, args []string) error { return validate(c, args, asJSON) },
