@@ -158,11 +158,9 @@ func (a *api) Result(ctx context.Context, r ipc.GetRequest) (ipc.Result, error) 
 		return ipc.Result{}, wireError(err)
 	}
 	res := ipc.Result{Job: a.wireJob(ctx, &j), Body: body, Tail: wireOutput(tail, j.State().Final())}
-	for i := range j.Questions {
-		if j.State() == jobs.Unanswered && j.Questions[i].State == jobs.QuestionUnanswered {
-			q := a.wireQuestion(&j, &j.Questions[i], a.sup.Now())
-			res.Unanswered = &q
-		}
+	if q := j.Fatal(); q != nil && j.State() == jobs.Unanswered {
+		w := a.wireQuestion(&j, q, a.sup.Now())
+		res.Unanswered = &w
 	}
 	return res, nil
 }

@@ -116,9 +116,9 @@ func (s *Supervisor) Await(ctx context.Context, id, ask string, wait time.Durati
 			release()
 			return Outcome{}, &Error{Kind: ErrNotFound, Message: fmt.Sprintf("job %s has asked no question %q", id, ask)}
 		}
-		// An asker that hears of a deadline at once goes on with its script while
-		// the job is being ended for it: it hears when the job has ended.
-		ending := q.State == QuestionUnanswered && j.state == Stopping
+		// An asker that hears at once of a deadline or a cancel goes on with its
+		// script while the job is being ended: it hears when the job has ended.
+		ending := (q.State == QuestionUnanswered || q.State == QuestionWithdrawn) && j.state == Stopping
 		if q.State != QuestionOpen && !ending {
 			release()
 			s.step("answer seen")

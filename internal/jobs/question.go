@@ -54,6 +54,21 @@ type Question struct {
 // less means that its deadline has passed.
 func (q *Question) Left(now Instant) time.Duration { return q.Timeout - now.Since(q.Asked) }
 
+// Fatal returns the question that ended the job because nobody answered it, nil
+// if none did.
+func (j *Job) Fatal() *Question {
+	if j.Stop == nil || j.Stop.Cause != CauseUnanswered {
+		return nil
+	}
+	for i := range j.Questions {
+		q := &j.Questions[i]
+		if q.State == QuestionUnanswered && q.Closed.Boot == j.Stop.At.Boot && q.Closed.BootID == j.Stop.At.BootID {
+			return q
+		}
+	}
+	return nil
+}
+
 // withdraw closes every open question.
 func (j *Job) withdraw(now Instant) {
 	// Questions are shared with copies of the job: write to a new slice.

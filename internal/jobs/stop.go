@@ -32,10 +32,12 @@ func (s *Supervisor) Cancel(ctx context.Context, id string, c Cancel) (Job, erro
 			return nil
 		}
 		cause := CauseCancel
+		now := s.clock()
 		if c.Unanswered && j.state == Waiting {
 			cause = CauseUnanswered
+			j.set(j.Open()[0].ID, func(q *Question) { q.State, q.Closed = QuestionUnanswered, now })
 		}
-		return j.stop(Stop{Cause: cause, Reason: c.Reason, At: s.clock()})
+		return j.stop(Stop{Cause: cause, Reason: c.Reason, At: now})
 	})
 	if err != nil {
 		return j, err
