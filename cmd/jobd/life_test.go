@@ -31,7 +31,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	base, err := os.MkdirTemp("/tmp", "jobd-t-") //nolint:usetesting // the path of a socket must be short
+	base, err := os.MkdirTemp("/tmp", "jobd-t-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -255,7 +255,7 @@ func TestInsideAJobNothingStartsADaemon(t *testing.T) {
 }
 
 func TestAStartThatCannotBeSaysWhy(t *testing.T) {
-	base, err := os.MkdirTemp("/tmp", "jobd-t-") //nolint:usetesting // the path of a socket must be short
+	base, err := os.MkdirTemp("/tmp", "jobd-t-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestAStartThatCannotBeSaysWhy(t *testing.T) {
 }
 
 func TestADirectoryThatCannotBeUsedIsNamed(t *testing.T) {
-	base, err := os.MkdirTemp("/tmp", "jobd-t-") //nolint:usetesting // the path of a socket must be short
+	base, err := os.MkdirTemp("/tmp", "jobd-t-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +352,7 @@ func TestAClientIsToldWhyAStartFailed(t *testing.T) {
 }
 
 func TestALongPathGetsAShortSocket(t *testing.T) {
-	base, err := os.MkdirTemp("/tmp", "jobd-t-") //nolint:usetesting // the path of a socket must be short
+	base, err := os.MkdirTemp("/tmp", "jobd-t-")
 	if err != nil {
 		t.Fatal(err)
 	}

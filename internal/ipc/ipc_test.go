@@ -134,7 +134,7 @@ func (s *script) Prune(_ context.Context, r PruneRequest) (PruneReply, error) {
 // room is a directory with a short path for sockets.
 func room(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "jobd-ipc-") //nolint:usetesting // the path of a socket must be short
+	dir, err := os.MkdirTemp("/tmp", "jobd-ipc-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,9 +49,11 @@ func (s *Supervisor) recover(ctx context.Context, j Job) {
 		s.spawn(func() { s.settle(j.ID, exit) })
 	case !ran && err == nil && sameBoot && rem.EnvIntact && j.Stop == nil && rem.StopAsked == "":
 		s.requeue(j)
-	case !ran && err == nil:
+	case !ran && (err == nil || j.state == Queued): // intent comes before effect, so what is queued never ran
 		why := "the daemon ended before it was launched, and its environment is gone"
-		if !sameBoot {
+		if err != nil {
+			why = fmt.Sprintf("its bundle cannot be read: %v", err)
+		} else if !sameBoot {
 			why = "the machine was restarted before it was launched"
 		}
 		s.spawn(func() {

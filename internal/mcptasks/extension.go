@@ -80,7 +80,7 @@ func (e *Extension) Attach(s *mcp.Server) {
 			return r, err
 		})
 		if err != nil {
-			panic(err) //nolint:forbidigo // an SDK that knows the method itself: found by the first test
+			panic(err)
 		}
 	}
 	s.AddReceivingMiddleware(e.middleware)
