@@ -1,6 +1,9 @@
 package jobs
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The kinds of error that callers tell apart. Everything else is internal.
 var (
@@ -41,3 +44,22 @@ func (e *Error) Unwrap() []error {
 	}
 	return []error{e.Kind, e.Err}
 }
+
+// A DamagedError says that the store holds a job and cannot read it. It is of
+// kind [ErrUnavailable]; other jobs are not affected, and
+// [Store.RebuildJob] mends it.
+type DamagedError struct {
+	ID string
+	// Place is where the damage lies.
+	Place string
+	// Err says what is wrong.
+	Err error
+}
+
+// Error implements error.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("the record of job %s in %s is damaged (%v); other jobs are not affected, and its output is still in its bundle", e.ID, e.Place, e.Err)
+}
+
+// Unwrap lets errors.Is see the kind and the cause.
+func (e *DamagedError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }

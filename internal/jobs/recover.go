@@ -185,47 +185,26 @@ func (s *Supervisor) collect(ctx context.Context, known map[string]bool) error {
 	return nil
 }
 
-// restore rebuilds the row of a job from its bundle. A bundle that was never
+// restore makes the row of a job whose bundle has none. A bundle that was never
 // launched belongs to a submission that was not answered, and goes.
 func (s *Supervisor) restore(ctx context.Context, id string) error {
-	rem, err := s.runner.Inspect(ctx, id)
-	if err != nil {
-		return fmt.Errorf("reading the bundle: %w", err)
-	}
-	if !rem.Held && !rem.Launched && rem.Exit == nil {
+	f := s.examine(ctx, id)
+	if f.err == nil && !f.rem.Held && !f.rem.Launched && f.rem.Exit == nil {
 		return s.runner.Discard(ctx, id)
 	}
-	spec, err := s.runner.Spec(ctx, id)
-	if err != nil {
-		return fmt.Errorf("reading the spec: %w", err)
-	}
-	now := s.clock()
-	created := rem.Started
-	if created.IsZero() {
-		created = now
-	}
 	// The keys are lost with the row; a request key must not be empty.
-	j := New(id, spec, Keys{Request: "rebuilt/" + id}, created)
-	if err := j.Apply(EventLaunch, created, "rebuilt from the bundle"); err != nil {
-		return err
-	}
-	if !rem.Started.IsZero() {
-		j.PID = rem.PID
-		if err := j.Apply(EventStarted, rem.Started, "rebuilt from the bundle"); err != nil {
-			return err
-		}
-	}
-	if rem.StopAsked != "" {
-		if err := j.stop(Stop{Cause: rem.StopAsked, Reason: "stopped before the database was rebuilt", At: now}); err != nil {
-			return err
-		}
+	j, err := f.job(id, Job{Keys: Keys{Request: "rebuilt/" + id}})
+	if err != nil {
+		return fmt.Errorf("rebuilding the job: %w", err)
 	}
 	j, _, err = s.store.CreateJob(ctx, j, func(Holders) (*Job, error) { return nil, nil })
 	if err != nil {
 		return fmt.Errorf("storing the rebuilt job: %w", err)
 	}
 	s.log.Warn("rebuilt a job from its bundle", "job", id, "state", string(j.state))
-	s.adopt(j)
-	s.recover(ctx, j)
+	if !j.state.Final() {
+		s.adopt(j)
+		s.recover(ctx, j)
+	}
 	return nil
 }

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -58,7 +59,8 @@ func inBubble(t *testing.T, test func(r *rig)) {
 // start opens the database and starts a supervisor, as a new daemon does.
 func (r *rig) start() {
 	r.t.Helper()
-	db, err := sqlite.Open(context.Background(), r.path, sqlite.Options{})
+	var damaged func(id string)
+	db, err := sqlite.Open(context.Background(), r.path, sqlite.Options{OnDamage: func(id string, _ error) { damaged(id) }})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -73,6 +75,7 @@ func (r *rig) start() {
 			defer r.newsMu.Unlock()
 			r.news = append(r.news, n)
 		}})
+	damaged = r.sup.Damaged
 	if err := r.sup.Recover(context.Background()); err != nil {
 		r.t.Fatal(err)
 	}
@@ -206,6 +209,8 @@ type bundle struct {
 	starts   int
 	obeys    bool // ends when it is stopped
 	finished bool
+	created  jobs.Instant
+	torn     bool // its records cannot be read
 }
 
 func newRunner() *runner { return &runner{bundles: map[string]*bundle{}, fail: map[string]error{}} }
@@ -219,7 +224,7 @@ func (r *runner) bundle(id string) *bundle {
 func (r *runner) Prepare(_ context.Context, id string, spec jobs.Spec, _ []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.bundles[id] = &bundle{spec: spec, rem: jobs.Remains{EnvIntact: true}, ended: make(chan struct{}), obeys: true}
+	r.bundles[id] = &bundle{spec: spec, created: r.clock(), rem: jobs.Remains{EnvIntact: true}, ended: make(chan struct{}), obeys: true}
 	return nil
 }
 
@@ -264,10 +269,12 @@ func (r *runner) Attach(_ context.Context, id string) (jobs.Process, error) {
 func (r *runner) Inspect(_ context.Context, id string) (jobs.Remains, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b := r.bundles[id]; b != nil {
+	if b := r.bundles[id]; b != nil && b.torn {
+		return b.rem, errors.New("a record cannot be read")
+	} else if b != nil {
 		return b.rem, nil
 	}
-	return jobs.Remains{}, nil
+	return jobs.Remains{}, fmt.Errorf("no bundle: %w", jobs.ErrNotFound)
 }
 
 func (r *runner) Sweep(_ context.Context, id string) (int, error) {
@@ -287,7 +294,19 @@ func (r *runner) Bundles(context.Context) ([]string, error) {
 	return ids, nil
 }
 
-func (r *runner) Spec(_ context.Context, id string) (jobs.Spec, error) { return r.bundle(id).spec, nil }
+func (r *runner) Spec(_ context.Context, id string) (jobs.Spec, error) {
+	if b := r.bundle(id); b != nil && !b.torn {
+		return b.spec, nil
+	}
+	return jobs.Spec{}, errors.New("the spec cannot be read")
+}
+
+func (r *runner) Created(_ context.Context, id string) (jobs.Instant, error) {
+	if b := r.bundle(id); b != nil && !b.torn {
+		return b.created, nil
+	}
+	return jobs.Instant{}, errors.New("the spec cannot be read")
+}
 
 func (r *runner) Output(context.Context, string) (jobs.OutputSize, error) {
 	return jobs.OutputSize{Total: 7, Dropped: 1}, nil

@@ -31,6 +31,8 @@ type Runner interface {
 	Bundles(ctx context.Context) ([]string, error)
 	// Spec reads back the spec of a bundle, for rebuilding a damaged store.
 	Spec(ctx context.Context, id string) (Spec, error)
+	// Created returns when a job was prepared.
+	Created(ctx context.Context, id string) (Instant, error)
 
 	// Output returns what is known of a job's output.
 	Output(ctx context.Context, id string) (OutputSize, error)

@@ -38,6 +38,16 @@ type Store interface {
 	// Result returns the body that SetResult stored last, nil if none.
 	Result(ctx context.Context, id string) ([]byte, error)
 
+	// RebuildJob replaces the record of a job that other methods cannot read,
+	// which they tell by a [*DamagedError]. What is there is set aside first, for
+	// a person to look at. rebuild is given what can still be read of it, as a
+	// job without state, revision and questions whose unreadable fields are zero,
+	// and returns the job to store under the same id; it may be called again, and
+	// must not call the store. The history begins anew with one event at the
+	// instant now, at a revision beyond every earlier one; a result stays. rebuilt
+	// is false where the record can be read, and nothing is changed then.
+	RebuildJob(ctx context.Context, id string, now Instant, rebuild func(salvaged Job) (Job, error)) (j Job, rebuilt bool, err error)
+
 	// DeleteJobs removes final jobs, their questions, history and results, and
 	// keeps their ids as expired ones. Live jobs and unknown ids are passed over.
 	// It returns the ids that it removed.

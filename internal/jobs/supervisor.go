@@ -73,7 +73,8 @@ const (
 //
 // Its methods may be called from any goroutine once Recover has returned.
 type Supervisor struct {
-	store     Store
+	store     Store // mends what it finds damaged
+	disk      Store // does not
 	runner    Runner
 	clock     Clock
 	log       *slog.Logger
@@ -94,6 +95,7 @@ type Supervisor struct {
 	kick      chan struct{} // the queue is to be looked at
 
 	digestKey []byte
+	mending   sync.Mutex // held while the record of a job is rebuilt
 
 	mu      sync.Mutex // held for memory only, never over a call to store or runner
 	live    map[string]*live
@@ -130,11 +132,12 @@ type asker struct {
 func NewSupervisor(o Options) *Supervisor {
 	life, end := context.WithCancel(context.Background())
 	s := &Supervisor{
-		store: o.Store, runner: o.Runner, clock: o.Clock, log: o.Log, forms: o.Forms, notify: o.Notify, again: o.Rerun, step: o.Step,
+		disk: o.Store, runner: o.Runner, clock: o.Clock, log: o.Log, forms: o.Forms, notify: o.Notify, again: o.Rerun, step: o.Step,
 		max: max(o.MaxRunning, 1), retention: o.Retention,
 		life: life, end: end, due: make(chan string, 64), kick: make(chan struct{}, 1), recovered: make(chan struct{}),
 		live: map[string]*live{}, waiters: map[string]*waiter{}, secrets: map[string][]byte{},
 	}
+	s.store = mender{o.Store, s.rebuild}
 	if s.notify == nil {
 		s.notify = func(Notice) {}
 	}

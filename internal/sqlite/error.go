@@ -18,9 +18,6 @@ var (
 	// ErrForeign: the file is a database of another program.
 	ErrForeign = errors.New("not a database of jobd")
 
-	// errRow is in the error about a job whose row is damaged.
-	errRow = errors.New("damaged row")
-
 	errClosed = &jobs.Error{Kind: jobs.ErrUnavailable, Message: "the database is closed, because jobd is stopping; try again"}
 )
 
@@ -88,7 +85,7 @@ func (d *DB) explain(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*jobs.Error](err); ok {
+	if _, ok := errors.AsType[*jobs.Error](err); ok || isDamaged(err) {
 		return err
 	}
 	c := code(err)
@@ -110,6 +107,12 @@ func (d *DB) explain(doing string, err error) error {
 		return errClosed
 	}
 	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// isDamaged reports whether err is about the row of one job.
+func isDamaged(err error) bool {
+	_, ok := errors.AsType[*jobs.DamagedError](err)
+	return ok
 }
 
 // taken reports whether err says that a unique value is in use.

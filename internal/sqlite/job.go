@@ -83,7 +83,11 @@ func jobByID(q queries, id string) (row jobRow, ok bool, err error) {
 	if err != nil || len(found) == 0 {
 		return jobRow{}, false, err
 	}
-	return found[0], true, nil
+	if row = found[0]; row.job.ID != id {
+		// The index still has the right one.
+		row.job.ID, row.damage = id, fmt.Errorf("its id was changed on the disk to %q", row.job.ID)
+	}
+	return row, true, nil
 }
 
 // jobsByKeys reads the rows that hold one of the keys of j.

@@ -85,7 +85,7 @@ func (d *DB) holders(t *transaction, j *jobs.Job) (h jobs.Holders, err error) {
 		byIdempotency := j.Keys.Idempotency != "" && has.Idempotency == j.Keys.Idempotency && (err != nil || held.Spec.Project == j.Spec.Project)
 		switch {
 		case err == nil:
-		case errors.Is(err, errRow) && !byRequest && !byIdempotency:
+		case isDamaged(err) && !byRequest && !byIdempotency:
 			continue // what is damaged cannot be joined, and need not bar the way
 		default:
 			return h, err
@@ -313,8 +313,7 @@ func (d *DB) whole(q queries, row jobRow) (jobs.Job, error) {
 	j, err := rows[0].restore(questions[row.job.Seq])
 	if err != nil {
 		d.report(row.job.ID, err)
-		return jobs.Job{}, &jobs.Error{Kind: jobs.ErrUnavailable, Err: errors.Join(errRow, err), Message: fmt.Sprintf(
-			"the record of job %s in %s is damaged (%v); other jobs are not affected, and its output is still in its bundle", row.job.ID, d.path, err)}
+		return jobs.Job{}, &jobs.DamagedError{ID: row.job.ID, Place: d.path, Err: err}
 	}
 	return j, nil
 }
