@@ -120,14 +120,14 @@ func (s *Supervisor) reattach(id string) {
 		return
 	}
 	s.attach(id, p)
-	s.recordStart(id, p)
+	s.recordStart(id)
 	s.tellStop(id)
 	s.watch(id, p)
 }
 
 // recordStart records the start of a launch that a daemon did not live to
 // record. The shim may be in the middle of it, which takes milliseconds.
-func (s *Supervisor) recordStart(id string, p Process) {
+func (s *Supervisor) recordStart(id string) {
 	for wait := time.Millisecond; wait < recoverable; wait *= 2 {
 		j, err := s.store.Job(s.life, id)
 		if err != nil || (j.state != Starting && (j.state != Stopping || !j.Started.IsZero())) {
