@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ func newCompletionCommand(c *cli) *cobra.Command {
 		Short: "Print a completion script for a shell",
 		Long: `Prints a script that makes a shell complete commands, flags, states, and the ids
 of jobs.`,
-		Example: `  jobd completion bash > ~/.local/share/bash-completion/completions/jobd
+		Example: `  source <(jobd completion bash)      # in ~/.bashrc
   jobd completion zsh > "${fpath[1]}/_jobd"
   jobd completion fish > ~/.config/fish/completions/jobd.fish`,
 		ValidArgs: []string{"bash", "zsh", "fish"},
@@ -31,7 +32,11 @@ of jobs.`,
 			root := cmd.Root()
 			switch args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(c.out, true)
+				if err := root.GenBashCompletionV2(c.out, true); err != nil {
+					return err
+				}
+				_, err := io.WriteString(c.out, bashWords)
+				return err
 			case "zsh":
 				return root.GenZshCompletion(c.out)
 			case "fish":
@@ -41,6 +46,35 @@ of jobs.`,
 		},
 	}
 }
+
+// bashWords lets the script for bash do without the package bash-completion,
+// which is not everywhere: it replaces the one function that needs it. Words
+// are not to be parted at "=", as bash itself does.
+const bashWords = `
+__jobd_init_completion()
+{
+    COMPREPLY=()
+    if declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
+        _get_comp_words_by_ref "$@" cur prev words cword
+        return
+    fi
+    local i word
+    words=()
+    cword=0
+    for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do
+        word=${COMP_WORDS[i]}
+        if ((i > 0)) && [[ $word == = || ${COMP_WORDS[i-1]} == = ]]; then
+            words[${#words[@]}-1]+=$word
+        else
+            words+=("$word")
+        fi
+        ((i != COMP_CWORD)) || cword=$((${#words[@]} - 1))
+    done
+    cur=${words[cword]}
+    prev=
+    ((cword == 0)) || prev=${words[cword-1]}
+}
+`
 
 // completeJobs completes the ids of jobs that fit, with their names and states.
 // It never starts a daemon and never takes long: whoever presses Tab waits.

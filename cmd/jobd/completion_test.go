@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -57,6 +58,36 @@ func TestCompletionScripts(t *testing.T) {
 	for shell, mark := range map[string]string{"bash": "__start_jobd", "zsh": "#compdef jobd", "fish": "complete -c jobd"} {
 		if got := (invocation{}).call(t, "completion", shell); got.code != 0 || !strings.Contains(got.out, mark) {
 			t.Errorf("the script for %s does not hold %q", shell, mark)
+		}
+	}
+}
+
+// The script for bash works in a bash that has nothing else: words are
+// completed by the program, and "=" parts none.
+func TestCompletionInBash(t *testing.T) {
+	script := (invocation{}).call(t, "completion", "bash").out
+	stub := `jobd() { printf '%s\n' "$*" >asked; printf '9b01c2d3\ttests, running\n:4\n'; }` + "\n"
+	for line, want := range map[string]string{
+		"logs 9b":              "__complete logs 9b\noffered 9b01c2d3\n",
+		"logs ":                "__complete logs \noffered 9b01c2d3\n",
+		"status --state = run": "__complete status --state=run\noffered \n",
+		"status --state =":     "__complete status --state=\noffered 9b01c2d3\n",
+	} {
+		words := strings.Split(line, " ")
+		words = append([]string{"jobd"}, words...)
+		cmd := exec.Command("bash", "--norc", "-c", stub+script+`
+			COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMP_TYPE=9
+			compopt() { :; }
+			__start_jobd
+			cat asked; printf 'offered %s\n' "${COMPREPLY[@]}"`, "bash")
+		cmd.Args = append(cmd.Args, words...)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if string(out) != want {
+			t.Errorf("jobd %s: bash did %q, want %q", line, out, want)
 		}
 	}
 }

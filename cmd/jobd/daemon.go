@@ -85,7 +85,7 @@ and to its log. There is no need for it: the daemon starts by itself, in the
 background. It is for service managers and for looking at what happens.
 
 A second daemon ends at once with exit code 3.`,
-		Example: `  jobd daemon              serve here, until Ctrl-C; jobs go on after it`,
+		Example: `  jobd daemon              # serve here, until Ctrl-C; jobs go on after it`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if reborn {

@@ -66,7 +66,11 @@ jobd run --wait and jobd wait end with the job's own exit code, 0 to 255, and
   130    the job was cancelled
 
 A job can itself end with any of these codes. "jobd status ID --json" tells them
-apart: its state, exit_code and signal are exact.`
+apart: its state, exit_code and signal are exact.
+
+Examples:
+  jobd run --wait -- make test; echo "it ended with $?"
+  jobd wait --timeout 10m 3f2a; [ $? = 11 ] && echo "still running"`
 
 // An exitCodeError ends the program with a code. Its error may be nil: then
 // nothing is printed.

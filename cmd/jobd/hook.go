@@ -29,9 +29,10 @@ const (
 // points of a session.
 func newHookCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:    "hook",
-		Short:  "Commands for Claude Code's hooks",
-		Hidden: true,
+		Use:     "hook",
+		Short:   "Commands for Claude Code's hooks",
+		Hidden:  true,
+		Example: `  echo '{"session_id": "1", "cwd": "/src", "source": "startup"}' | jobd hook session-start`,
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "session-start",
@@ -40,7 +41,7 @@ func newHookCommand(c *cli) *cobra.Command {
 the model and the person, in two or three lines, which jobs of the project run,
 wait for an answer, or ended with nobody told. It says nothing if there is
 nothing to say, starts no daemon for that, and never fails.`,
-		Example: `  "hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "jobd hook session-start"}]}]}`,
+		Example: `  echo '{"session_id": "1", "cwd": "/src", "source": "startup"}' | jobd hook session-start`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), hookTime)

@@ -20,7 +20,7 @@ func newRestartCommand(c *cli) *cobra.Command {
 		Long: `Asks the daemon to leave, of whatever version it is, and starts that of this
 installation. Jobs are not touched, and those who wait for one wait on. Where no
 daemon runs one is started.`,
-		Example: `  jobd restart             after an upgrade, or a change in config.yaml`,
+		Example: `  jobd restart             # after an upgrade, or a change in config.yaml`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return restart(cmd.Context(), c) },
 	}

@@ -35,10 +35,10 @@ func newRootCommand(c *cli) *cobra.Command {
 		Short: "Durable jobs for Claude Code and the shell",
 		Long: `jobd runs commands as jobs that outlive whoever started them: the shell, Claude
 Code, and jobd's own daemon, which starts by itself when it is needed.`,
-		Example: `  jobd run --name tests -- make test     start a job; it goes on without you
-  jobd status                            what runs, and what waits for you
-  jobd logs -f 3f2a9c1d                  follow its output
-  jobd answer 3f2a9c1d                   answer the question it asks`,
+		Example: `  jobd run --name tests -- make test     # start a job; it goes on without you
+  jobd status                            # what runs, and what waits for you
+  jobd logs -f 3f2a9c1d                  # follow its output
+  jobd answer 3f2a9c1d                   # answer the question it asks`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -66,6 +66,10 @@ Code, and jobd's own daemon, which starts by itself when it is needed.`,
 	add(groupFiles, newTrustCommand(c), newValidateCommand(c), newSchemaCommand(c))
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "The exit codes of all commands", Long: exitHelp})
 	root.SetHelpCommandGroupID(groupDaemon)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Example = "  jobd help run"
+	}
 	return root
 }
 

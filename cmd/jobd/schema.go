@@ -15,7 +15,7 @@ func newSchemaCommand(c *cli) *cobra.Command {
 schemas then completes keys, explains them and marks mistakes.`,
 		Example: `  jobd schema > ~/.config/jobd/jobs.schema.json
 
-  and as the first line of a job file, for the YAML language server:
+  # then, as the first line of a job file, for the YAML language server:
   # yaml-language-server: $schema=/home/me/.config/jobd/jobs.schema.json`,
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {

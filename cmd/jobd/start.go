@@ -34,7 +34,7 @@ func newStartCommand(c *cli) *cobra.Command {
 		Long: `Starts the daemon in the background and returns when it answers. There is
 seldom need for it: whatever needs the daemon starts it. It is no error if it
 runs already.`,
-		Example: `  jobd start               start it now, rather than with the first job`,
+		Example: `  jobd start               # start it now, rather than with the first job`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := config.Find()

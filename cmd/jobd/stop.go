@@ -25,8 +25,8 @@ func newStopCommand(c *cli) *cobra.Command {
 		Long: `Stops the daemon and returns when it is gone. Jobs go on without it; their
 output and exit codes are kept and taken up by the next daemon, which starts as
 soon as somebody needs it. With --kill-jobs all jobs are ended first.`,
-		Example: `  jobd stop                stop the daemon and leave the jobs alone
-  jobd stop --kill-jobs    end everything`,
+		Example: `  jobd stop                # stop the daemon and leave the jobs alone
+  jobd stop --kill-jobs    # end everything`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return stop(cmd.Context(), c, killJobs)

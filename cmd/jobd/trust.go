@@ -33,9 +33,9 @@ its commands call are not looked at.
 
 It is the person's word, so it is refused to Claude Code and to jobs. Your own
 job files, in jobd's configuration, need no trust.`,
-		Example: `  jobd trust            this project's file
-  jobd trust --list     what is trusted, and what has changed since
-  jobd trust --revoke   take it back`,
+		Example: `  jobd trust            # this project's file
+  jobd trust --list     # what is trusted, and what has changed since
+  jobd trust --revoke   # take it back`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := config.Find()
