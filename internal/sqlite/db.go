@@ -35,6 +35,10 @@ type Options struct {
 	// database is open. It may be called by several goroutines and must not
 	// call the DB.
 	OnDamage func(id string, err error)
+	// OnSuspect is called once, when a call met damage to more than a row. The
+	// next Open looks at all of the file. It may be called by any goroutine and
+	// must not call the DB.
+	OnSuspect func(err error)
 
 	busy       time.Duration // how long to wait for another program's lock
 	migrations []string
@@ -55,10 +59,12 @@ const (
 // where the file is damaged; ctx's error where ctx ended before the call's
 // transaction began.
 type DB struct {
-	path     string
-	onDamage func(id string, err error)
-	reported sync.Map // ids given to onDamage
-	suspect  sync.Once
+	path      string
+	onDamage  func(id string, err error)
+	reported  sync.Map // ids given to onDamage
+	suspect   sync.Once
+	onSuspect func(err error)
+	opened    bool // onSuspect may be called
 
 	writer  *writer
 	readers *sql.DB
@@ -113,7 +119,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	// where there is none the driver keeps to fsync.
 	_, _ = sqlite.Fdatasync(true)
 
-	d := &DB{path: path, onDamage: o.OnDamage, prepared: map[string]*sql.Stmt{}, reading: make(chan struct{}, readers)}
+	d := &DB{path: path, onDamage: o.OnDamage, onSuspect: o.OnSuspect, prepared: map[string]*sql.Stmt{}, reading: make(chan struct{}, readers)}
 	if d.writer, err = newWriter(dsn(path, o.busy, false)); err != nil {
 		return nil, fmt.Errorf("opening database: %w", err)
 	}
@@ -131,6 +137,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 		_ = d.Close() // the first error is the cause
 		return nil, err
 	}
+	d.opened = true
 	return d, nil
 }
 
@@ -142,10 +149,7 @@ func (d *DB) setUp(ctx context.Context, steps []string, doubtful bool) error {
 		return err
 	}
 	if doubtful {
-		if err := c.check(ctx); err != nil {
-			return err
-		}
-		if err := os.Remove(d.path + suspect); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := c.check(ctx, d.path); err != nil {
 			return err
 		}
 	}
@@ -165,8 +169,9 @@ func (d *DB) setUp(ctx context.Context, steps []string, doubtful bool) error {
 }
 
 // check looks for damage to the structure of the file, at about 10 ms for a
-// thousand jobs. Damage within a row is left to those who read the row.
-func (c *connection) check(ctx context.Context) error {
+// thousand jobs. Damage within a row is left to those who read the row. Where
+// damage was seen before, the indexes are made anew, which that does not look at.
+func (c *connection) check(ctx context.Context, path string) error {
 	var found string
 	if err := c.conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
 		return err
@@ -176,7 +181,15 @@ func (c *connection) check(ctx context.Context) error {
 	if strings.HasPrefix(found, "*** in database ") {
 		return fmt.Errorf("%w: %s", ErrDamaged, strings.ReplaceAll(found, "\n", " "))
 	}
-	return nil
+	if _, err := os.Lstat(path + suspect); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := c.exec(ctx, "REINDEX"); refused(err) {
+		return fmt.Errorf("%w: rows that must differ are equal: %w", ErrDamaged, err)
+	} else if err != nil {
+		return err
+	}
+	return os.Remove(path + suspect)
 }
 
 // Close ends all work with the database. Calls that are under way are finished

@@ -99,6 +99,9 @@ func (d *DB) explain(doing string, err error) error {
 			d.suspect.Do(func() {
 				// If it cannot be left, the next Open has one reason less to look.
 				_ = os.WriteFile(d.path+suspect, []byte(err.Error()+"\n"), 0o600)
+				if d.opened && d.onSuspect != nil {
+					d.onSuspect(err)
+				}
 			})
 		}
 		return e
