@@ -217,3 +217,38 @@ func TestAnEndIsRecordedOnceTheStoreCanWrite(t *testing.T) {
 		r.is(j.ID, jobs.Failed)
 	})
 }
+
+func TestAStoreThatCannotWriteForOneJobHoldsUpNoOther(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var broken *brokenStore
+		r.wrap = func(s jobs.Store) jobs.Store {
+			broken = &brokenStore{Store: s}
+			return broken
+		}
+		r.restart()
+		bad := r.submit(func(s *jobs.Submission) { s.Spec.Timeout = time.Minute })
+		broken.id.Store(&bad.ID)
+		r.pass(2 * time.Minute) // its stop cannot be recorded
+		r.is(bad.ID, jobs.Running)
+		good := r.submit(func(s *jobs.Submission) { s.Spec.Timeout = time.Minute })
+		r.is(good.ID, jobs.Running)
+		r.pass(time.Minute)
+		r.is(good.ID, jobs.TimedOut)
+		broken.id.Store(nil)
+		r.pass(2 * time.Second)
+		r.is(bad.ID, jobs.TimedOut)
+	})
+}
+
+// brokenStore is a store that cannot write one job.
+type brokenStore struct {
+	jobs.Store
+	id atomic.Pointer[string]
+}
+
+func (s *brokenStore) UpdateJob(ctx context.Context, id string, change func(*jobs.Job) error) (jobs.Job, error) {
+	if bad := s.id.Load(); bad != nil && *bad == id {
+		return jobs.Job{}, &jobs.Error{Kind: jobs.ErrUnavailable, Message: "it cannot be written"}
+	}
+	return s.Store.UpdateJob(ctx, id, change)
+}

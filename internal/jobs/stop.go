@@ -166,15 +166,18 @@ func (l *live) next(now Instant) (time.Duration, bool) {
 	return d, found
 }
 
-// check looks at a job's deadlines and acts on those that have passed.
+// check looks at a job's deadlines and acts on those that have passed. A store
+// that cannot write holds it up, so each job is checked in a goroutine of its
+// own, one at a time.
 func (s *Supervisor) check(id string) {
 	now := s.clock()
 	s.mu.Lock()
 	l := s.live[id]
-	if l == nil {
+	if l == nil || l.checking {
 		s.mu.Unlock()
 		return
 	}
+	l.checking = true
 	j := l.job
 	progress := l.progress
 	l.progress = nil
@@ -211,6 +214,10 @@ func (s *Supervisor) check(id string) {
 	for _, qid := range gone {
 		s.withdraw(id, qid, now)
 	}
+	s.mu.Lock()
+	l.checking = false
+	s.mu.Unlock()
+	// What became due meanwhile found the check under way: the timer brings it.
 	s.arm(id)
 }
 

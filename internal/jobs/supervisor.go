@@ -111,6 +111,7 @@ type live struct {
 	timer    *time.Timer
 	askers   map[string]*asker // by question id
 	progress *Progress         // reported, not stored yet
+	checking bool              // a goroutine looks at its deadlines
 	taken    bool              // its launch has begun, and is not recorded yet
 	stopping bool              // a goroutine is telling the shim
 }
@@ -165,10 +166,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		case <-s.kick:
 			s.launchNext()
 		case id := <-s.due:
-			s.check(id)
+			s.spawn(func() { s.check(id) })
 		case <-ticks.C:
 			for _, id := range s.liveIDs() {
-				s.check(id)
+				s.spawn(func() { s.check(id) })
 			}
 			s.launchNext()
 		case <-prune.C:
