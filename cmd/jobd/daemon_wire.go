@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"jobd/internal/clock"
 	"jobd/internal/config"
@@ -21,9 +22,25 @@ import (
 	"jobd/internal/sqlite"
 )
 
-// wire makes the service of a daemon: the one place where the parts of jobd are
-// put together. It returns when every job of before is taken over.
-func wire(ctx context.Context, in surroundings) (_ *service, err error) {
+// wire makes the service of a daemon. It returns when every job of before is
+// taken over. A database that turns out to be damaged is set aside for an empty
+// one, into which the supervisor puts back the jobs that have a bundle.
+func wire(ctx context.Context, in surroundings) (*service, error) {
+	svc, err := assemble(ctx, in)
+	if !errors.Is(err, sqlite.ErrDamaged) {
+		return svc, err
+	}
+	aside, aerr := sqlite.SetAside(in.places.DB)
+	if aerr != nil {
+		return nil, errors.Join(err, aerr)
+	}
+	in.log.Error("the database is damaged: it was set aside, and its jobs are put back from their bundles; idempotency keys, questions and marks of delivery are lost",
+		"err", err, "aside", aside)
+	return assemble(ctx, in)
+}
+
+// assemble is the one place where the parts of jobd are put together.
+func assemble(ctx context.Context, in surroundings) (_ *service, err error) {
 	var opened []func() error
 	shut := func() error {
 		var errs []error
@@ -51,7 +68,20 @@ func wire(ctx context.Context, in surroundings) (_ *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := openStore(ctx, in)
+	var sup *jobs.Supervisor
+	var serves atomic.Bool
+	store, err := sqlite.Open(ctx, p.DB, sqlite.Options{
+		OnDamage: func(id string, err error) {
+			in.log.Error("a job's row cannot be read", "job", id, "err", err)
+			sup.Damaged(id)
+		},
+		OnSuspect: func(err error) {
+			if serves.Load() {
+				in.log.Error("the database is damaged; another daemon takes over, which looks at all of it", "err", err)
+				_ = in.leave(true) // which fails for a stop only
+			}
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +105,7 @@ func wire(ctx context.Context, in surroundings) (_ *service, err error) {
 		},
 		socket: p.Socket, home: p.Home, binDir: filepath.Dir(shimPath),
 	}
-	sup := jobs.NewSupervisor(jobs.Options{
+	sup = jobs.NewSupervisor(jobs.Options{
 		Store: store, Runner: runner, Clock: now, Log: in.log, Forms: forms.Forms{},
 		MaxRunning: lim.MaxRunning, Retention: lim.Retention, Notify: tell(teller), Rerun: a.rerun, Step: step,
 	})
@@ -90,6 +120,7 @@ func wire(ctx context.Context, in surroundings) (_ *service, err error) {
 	opened = append(opened, secrets.Close)
 
 	a.sup, a.page = sup, secrets.URL
+	serves.Store(true)
 	return &service{
 		handler: a,
 		run:     sup.Run,
@@ -99,25 +130,6 @@ func wire(ctx context.Context, in surroundings) (_ *service, err error) {
 		},
 		close: shut,
 	}, nil
-}
-
-// openStore opens the database. One that is damaged is set aside for an empty
-// one, into which the supervisor puts back the jobs that have a bundle.
-func openStore(ctx context.Context, in surroundings) (*sqlite.DB, error) {
-	o := sqlite.Options{OnDamage: func(id string, err error) {
-		in.log.Error("a job's row cannot be read", "job", id, "err", err)
-	}}
-	db, err := sqlite.Open(ctx, in.places.DB, o)
-	if !errors.Is(err, sqlite.ErrDamaged) {
-		return db, err
-	}
-	aside, aerr := sqlite.SetAside(in.places.DB)
-	if aerr != nil {
-		return nil, errors.Join(err, aerr)
-	}
-	in.log.Error("the database is damaged: it was set aside, and its jobs are put back from their bundles; idempotency keys, questions and marks of delivery are lost",
-		"err", err, "aside", aside)
-	return sqlite.Open(ctx, in.places.DB, o)
 }
 
 // The settings by which the page for secrets keeps its addresses when the

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ func checks(c *cli) []step {
 	return []step{
 		{"programs", checkPrograms},
 		{"state directory", checkStateDir},
+		{"damage", checkDamage},
 		{"socket and locks", checkSocket},
 		{"version of the daemon", checkDaemon},
 		{"PATH", checkPath},
@@ -118,6 +120,42 @@ func checkStateDir(context.Context) (string, error) {
 		return "", warning("make room on that file system; 'jobd prune' removes old jobs", "only %s are free for %s", size(free), p.StateDir)
 	}
 	return fmt.Sprintf("%s, %s free", p.StateDir, size(free)), nil
+}
+
+// checkDamage looks for what was set aside because it could not be read.
+func checkDamage(context.Context) (string, error) {
+	p, err := config.Find()
+	if err != nil {
+		return "", err
+	}
+	found, err := filepath.Glob(p.DB + ".damaged-*")
+	if err != nil {
+		return "", fmt.Errorf("looking for what was set aside: %w", err)
+	}
+	var databases, rows int
+	var newest time.Time
+	for _, path := range found {
+		fi, err := os.Lstat(path)
+		switch name := strings.TrimPrefix(path, p.DB+".damaged-"); {
+		case err != nil:
+			continue // removed since
+		case strings.HasPrefix(name, "row-"):
+			rows++
+		case !strings.Contains(name, "-"): // with its -wal and -shm it is one
+			databases++
+		default:
+			continue
+		}
+		if fi.ModTime().After(newest) {
+			newest = fi.ModTime()
+		}
+	}
+	if databases+rows == 0 {
+		return "none was found", nil
+	}
+	return "", warning(fmt.Sprintf("look at the disk's health; what could not be read is kept in %s.damaged-*, remove it when it is of no use", p.DB),
+		"damage was found, last on %s: %s, and %s, were set aside and made anew from what the jobs' bundles tell",
+		newest.Format(time.DateTime), count(databases, "database"), count(rows, "job's row"))
 }
 
 // checkSocket looks whether a daemon answers or could be started.

@@ -13,6 +13,12 @@ type mender struct {
 	rebuild func(ctx context.Context, id string) error
 }
 
+// isDamaged reports whether err is about the record of one job.
+func isDamaged(err error) bool {
+	_, ok := errors.AsType[*DamagedError](err)
+	return ok
+}
+
 func (m mender) twice(ctx context.Context, call func() error) error {
 	err := call()
 	damaged, ok := errors.AsType[*DamagedError](err)
@@ -55,11 +61,10 @@ func (m mender) FindJob(ctx context.Context, prefix string) (j Job, err error) {
 // Damaged tells the supervisor of a job that the store has left out of a list,
 // because it cannot be read. It returns at once and may be called by the store.
 func (s *Supervisor) Damaged(id string) {
-	s.spawn(func() {
-		if s.life.Err() == nil {
-			_ = s.rebuild(s.life, id) // it is logged
-		}
-	})
+	if s.life.Err() != nil {
+		return
+	}
+	s.spawn(func() { _ = s.rebuild(s.life, id) }) // what goes wrong is logged
 }
 
 // rebuild makes the record of a job anew whose row cannot be read: from memory

@@ -15,25 +15,40 @@ type Prune struct {
 	DryRun bool
 }
 
+// pruneAtOnce is how many jobs are looked at, and removed in one transaction,
+// at a time: others write in between.
+const pruneAtOnce = 200
+
 // Prune removes final jobs, their output included, and returns their ids. A
-// live job is never removed.
+// live job is never removed. Where it fails midway it returns what is gone.
 func (s *Supervisor) Prune(ctx context.Context, p Prune) ([]string, error) {
 	now := s.clock()
-	found, err := s.store.Jobs(ctx, Filter{States: finals()})
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, j := range found {
-		if now.Since(j.Ended) >= p.OlderThan && (p.Undelivered || !j.Delivered.IsZero()) {
-			ids = append(ids, j.ID)
+	var all []string
+	for before := int64(0); ; {
+		found, err := s.store.Jobs(ctx, Filter{States: finals(), Before: before, Limit: pruneAtOnce})
+		if err != nil || len(found) == 0 {
+			return all, err
 		}
+		before = found[len(found)-1].Seq
+		var ids []string
+		for _, j := range found {
+			if now.Since(j.Ended) >= p.OlderThan && (p.Undelivered || !j.Delivered.IsZero()) {
+				ids = append(ids, j.ID)
+			}
+		}
+		if !p.DryRun && len(ids) > 0 {
+			if ids, err = s.remove(ctx, ids, now); err != nil {
+				return append(all, ids...), err
+			}
+		}
+		all = append(all, ids...)
 	}
-	if p.DryRun || len(ids) == 0 {
-		return ids, nil
-	}
-	// The rows go first: a bundle without a row is removed by the next
-	// recovery, a row without a bundle would be a job without output.
+}
+
+// remove removes jobs and returns which. The rows go first: a bundle without a
+// row is removed by the next recovery, a row without a bundle would be a job
+// without output.
+func (s *Supervisor) remove(ctx context.Context, ids []string, now Instant) ([]string, error) {
 	gone, err := s.store.DeleteJobs(ctx, ids, now)
 	for _, id := range gone {
 		if err := s.runner.Discard(context.WithoutCancel(ctx), id); err != nil {

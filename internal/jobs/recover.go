@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -165,6 +166,7 @@ func (s *Supervisor) collect(ctx context.Context, known map[string]bool) error {
 	if err != nil {
 		return fmt.Errorf("listing the bundles: %w", err)
 	}
+	var rowless []string
 	for _, id := range ids {
 		if known[id] {
 			continue
@@ -176,10 +178,24 @@ func (s *Supervisor) collect(ctx context.Context, known map[string]bool) error {
 		case errors.Is(err, ErrExpired):
 			err = s.runner.Discard(ctx, id)
 		case errors.Is(err, ErrNotFound):
-			err = s.restore(ctx, id)
+			rowless, err = append(rowless, id), nil
+		case errors.Is(err, ErrUnavailable) && !isDamaged(err):
+			return fmt.Errorf("looking for the job of a bundle: %w", err)
 		}
 		if err != nil {
 			s.log.Error("looking after a bundle without a row", "job", id, "err", err)
+		}
+	}
+	// In the order in which they were submitted.
+	created := map[string]time.Time{}
+	for _, id := range rowless {
+		at, _ := s.runner.Created(ctx, id) // the first, where that cannot be read
+		created[id] = at.Wall
+	}
+	slices.SortFunc(rowless, func(a, b string) int { return created[a].Compare(created[b]) })
+	for _, id := range rowless {
+		if err := s.restore(ctx, id); err != nil {
+			s.log.Error("rebuilding a job from its bundle", "job", id, "err", err)
 		}
 	}
 	return nil
