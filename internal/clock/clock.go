@@ -21,14 +21,14 @@ func New() (jobs.Clock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the id of this boot: %w", err)
 	}
-	return func() jobs.Instant {
+	return disturbed(func() jobs.Instant {
 		return jobs.Instant{
 			Wall:   time.Now().UTC().Round(0), // the wall clock alone: two instants are compared by Run and Boot
 			Run:    read(runClock),
 			Boot:   read(bootClock),
 			BootID: id,
 		}
-	}, nil
+	})
 }
 
 // read reads one clock. clock_gettime(2) fails only for a clock that does not
