@@ -5,6 +5,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GO ?= go
 # Further arguments of "go test" for test, race and e2e, e.g. TESTFLAGS='-v -run Cold'.
 TESTFLAGS ?=
+# Further arguments of bench, e.g. BENCHFLAGS=-short for a quick look.
+BENCHFLAGS ?=
 # How long each fuzz target runs, and what "make soak" does.
 FUZZTIME ?= 10s
 SEED ?= 1
@@ -64,7 +66,7 @@ golden: ## write generated docs and golden files anew
 		$(GO) test ./$$dir -update || exit 1; done
 
 bench: build ## measure, into docs/benchmarks.md
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+	JOBD_TOOLS='$(TOOLS)' GO='$(GO)' internal/bench/bench.sh $(BENCHFLAGS)
 
 soak: ## kill things at random, long: SEED, RUNS, JOBS, ENDS
 	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' $(GO) test -tags e2e -count=1 -timeout 4h -v -run 'TestSoak|AtAJobsEnd' ./internal/e2e/

@@ -39,9 +39,13 @@ var built struct {
 
 // Bin returns a directory with mcp-stdio, jobd, jobd-shim and the test's own
 // tap. It builds them once for a run of the tests; with JOBD_RACE=1 the
-// product's have the race detector in them. [RemoveBin] removes it.
+// product's have the race detector in them. [RemoveBin] removes it. With
+// JOBD_BIN it is that directory, as it is.
 func Bin(t testing.TB) string {
 	t.Helper()
+	if dir := os.Getenv("JOBD_BIN"); dir != "" {
+		return dir
+	}
 	built.once.Do(func() {
 		root := Root(t)
 		built.dir, built.err = os.MkdirTemp("", "jobd-bin-")
