@@ -334,7 +334,7 @@ func typed(in io.Reader) <-chan string {
 // the input, leave it running.
 func askLeave(c *cli, job ipc.Job, lines <-chan string, signals <-chan os.Signal) leave {
 	for {
-		fmt.Fprintf(c.err, "\njobd: job %s is still %s: (l)eave it running, (c)ancel it, or (w)ait on? [l] ", shortID(job.ID), job.State)
+		fmt.Fprintf(c.err, "\njobd: job %s is %s: (l)eave it running, (c)ancel, (w)ait on? [l] ", shortID(job.ID), job.State)
 		select {
 		case <-signals:
 			fmt.Fprintln(c.err)
