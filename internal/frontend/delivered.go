@@ -13,9 +13,6 @@ import (
 // that the result counts as delivered.
 const heardWithin = 2 * time.Second
 
-// maxDelivered bounds what is remembered of jobs that were reported.
-const maxDelivered = 4096
-
 // deliveries tell the daemon which results reached the session, each once. A
 // result that was written while the client was dying is not reported: the
 // session that comes after it is given it again.
@@ -23,8 +20,7 @@ type deliveries struct {
 	f *Frontend
 
 	mu    sync.Mutex
-	known map[string]bool // reported, or on the way
-	order []string        // of known, oldest first
+	known map[string]bool // on the way
 	owing int             // confirmed and not reported yet
 	idle  chan struct{}   // closed when owing falls to 0; nil = nobody waits
 }
@@ -48,8 +44,10 @@ func (d *deliveries) written(id string) {
 		return
 	}
 	d.f.background(func(ctx context.Context) {
+		// What was not reported, or was refused because the job is another
+		// session's, is reported when its result is written again.
+		defer d.forget(id)
 		if !d.f.line.Heard(ctx, heardWithin) {
-			d.forget(id)
 			return
 		}
 		d.owe(1)
@@ -58,7 +56,7 @@ func (d *deliveries) written(id string) {
 		for {
 			err := d.f.passive.Delivered(ctx, ipc.DeliveredRequest{ID: id, Session: d.f.caller.Session, Client: d.f.caller.Client})
 			if err == nil || !passing(err) {
-				return // anything else would be refused again: it is not this session's
+				return // anything else would be refused again
 			}
 			if !pause(ctx, wait) {
 				return
@@ -68,7 +66,7 @@ func (d *deliveries) written(id string) {
 	})
 }
 
-// begin reports whether a job's delivery is news.
+// begin reports whether nothing waits to report this job yet.
 func (d *deliveries) begin(id string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,16 +76,11 @@ func (d *deliveries) begin(id string) bool {
 	if d.known == nil {
 		d.known = map[string]bool{}
 	}
-	if len(d.order) == maxDelivered {
-		delete(d.known, d.order[0])
-		d.order = d.order[1:]
-	}
 	d.known[id] = true
-	d.order = append(d.order, id)
 	return true
 }
 
-// forget lets a job's result be written once more.
+// forget ends what begin began.
 func (d *deliveries) forget(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -275,6 +275,10 @@ func (d *fakeDaemon) Delivered(_ context.Context, r ipc.DeliveredRequest) error 
 		return d.down
 	}
 	d.delivered = append(d.delivered, r)
+	if j := d.find(r.ID); j.Session == "" || j.Session == r.Session {
+		now := time.Now()
+		j.DeliveredAt = &now
+	}
 	return nil
 }
 
