@@ -30,6 +30,8 @@ type api struct {
 	page func(job, ask string) string
 	// files are the job files.
 	files *jobfile.Catalog
+	// sessions are those that clients' processes are in and were in.
+	sessions sessionFiles
 	// bundles is the directory of the jobs' bundles.
 	bundles string
 	// step is told when something is about to be shown to a client, for tests
@@ -211,7 +213,11 @@ func (a *api) Cancel(ctx context.Context, r ipc.CancelRequest) (ipc.Job, error) 
 	if err != nil {
 		return ipc.Job{}, wireError(err)
 	}
-	j, err = a.sup.Cancel(ctx, j.ID, jobs.Cancel{Reason: r.Reason, Headless: r.Headless, Unanswered: r.Unanswered})
+	by, err := a.reader(r.Client, r.Session, r.Shell)
+	if err != nil {
+		return ipc.Job{}, err
+	}
+	j, err = a.sup.Cancel(ctx, j.ID, jobs.Cancel{Reason: r.Reason, Headless: r.Headless, Unanswered: r.Unanswered, By: by})
 	if err != nil {
 		return ipc.Job{}, wireError(err)
 	}
@@ -224,11 +230,31 @@ func (a *api) Delivered(ctx context.Context, r ipc.DeliveredRequest) error {
 	if err != nil {
 		return wireError(err)
 	}
-	session, err := a.sup.Session(ctx, r.Client, r.Session)
+	by, err := a.reader(r.Client, r.Session, r.Shell)
 	if err != nil {
-		return wireError(err)
+		return err
 	}
-	return wireError(a.sup.Deliver(ctx, j.ID, session, r.Shell))
+	return wireError(a.sup.Deliver(ctx, j.ID, by))
+}
+
+// reader is who sent a request. A process that went on to another conversation
+// follows the jobs of the one before, and keeps their results for it.
+func (a *api) reader(client, session string, shell bool) (jobs.Reader, error) {
+	recorded, err := a.sessions.of(client)
+	if session != "" {
+		recorded = append(recorded, session)
+	}
+	return jobs.Reader{Sessions: recorded, Shell: shell}, err
+}
+
+// session returns the conversation that a client's process is in: the one that
+// was recorded last, else the one that its front end names.
+func (a *api) session(client, named string) (string, error) {
+	recorded, err := a.sessions.of(client)
+	if len(recorded) > 0 {
+		named = recorded[len(recorded)-1]
+	}
+	return named, err
 }
 
 // Prune implements [ipc.Handler].
@@ -253,10 +279,13 @@ func (a *api) SetResult(ctx context.Context, r ipc.SetResultRequest) error {
 
 // Session implements [ipc.Handler].
 func (a *api) Session(ctx context.Context, r ipc.SessionRequest) (ipc.ListReply, error) {
-	if err := a.sup.SetSession(ctx, r.Client, r.Current); err != nil {
-		return ipc.ListReply{}, wireError(err)
+	if err := a.sessions.add(r.Client, r.Current, a.sup.Now().Wall); err != nil {
+		return ipc.ListReply{}, err
 	}
-	found, err := a.sup.Announce(ctx, r.Project, r.Announce)
+	if !r.Announce {
+		return ipc.ListReply{Jobs: []ipc.Job{}}, nil
+	}
+	found, err := a.sup.Announce(ctx, r.Project)
 	if err != nil {
 		return ipc.ListReply{}, wireError(err)
 	}

@@ -40,8 +40,8 @@ func (a *api) Submit(ctx context.Context, key string, r ipc.SubmitRequest) (ipc.
 		return ipc.SubmitReply{}, err
 	}
 	sub.Request = key
-	if sub.Spec.Session, err = a.sup.Session(ctx, r.Client, r.Session); err != nil {
-		return ipc.SubmitReply{}, wireError(err)
+	if sub.Spec.Session, err = a.session(r.Client, r.Session); err != nil {
+		return ipc.SubmitReply{}, err
 	}
 	j, joined, err := a.sup.Submit(ctx, sub)
 	if err != nil {

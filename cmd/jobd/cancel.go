@@ -43,7 +43,7 @@ func cancelJobs(ctx context.Context, c *cli, ids []string, reason string, asJSON
 	var faults []error
 	cancelled := []ipc.Job{}
 	for _, id := range ids {
-		job, err := d.Cancel(ctx, ipc.CancelRequest{ID: id, Reason: reason})
+		job, err := d.Cancel(ctx, ipc.CancelRequest{ID: id, Reason: reason, Shell: true})
 		if err != nil {
 			faults = append(faults, err)
 			continue

@@ -98,7 +98,7 @@ func assemble(ctx context.Context, in surroundings) (_ *service, err error) {
 	step := faults(p, in.log)
 	a := &api{
 		step: step,
-		log:  in.log, status: in.status, leave: in.leave, files: newCatalog(p), bundles: p.Bundles,
+		log:  in.log, status: in.status, leave: in.leave, files: newCatalog(p), sessions: sessionsOf(p), bundles: p.Bundles,
 		defaults: jobDefaults{
 			Timeout: lim.Timeout, QuestionTimeout: lim.QuestionTimeout, AnswerWithin: lim.AnswerWithin,
 			OutputLimit: lim.OutputLimit, Unattended: jobs.Unattended(lim.Unattended), RunJob: lim.RunJob,

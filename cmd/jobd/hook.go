@@ -20,7 +20,7 @@ import (
 
 // The bounds of a hook: a session waits for it.
 const (
-	hookTime  = 2 * time.Second
+	hookTime  = 1500 * time.Millisecond // with its own start and end less than 2 s
 	hookInput = 1 << 20
 	hookLines = 3
 )
@@ -46,9 +46,24 @@ nothing to say, starts no daemon for that, and never fails.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), hookTime)
 			defer cancel()
-			// An error would disturb the session, and it is nobody's fault there.
-			if text, err := sessionStart(ctx, c); err == nil && text != "" {
-				_ = json.NewEncoder(c.out).Encode(hookReply(text))
+			type outcome struct {
+				text string
+				err  error
+			}
+			done := make(chan outcome, 1)
+			// It is left behind, and ends with the process, where something does
+			// not end with ctx: a read of the input, or of a disk that is gone.
+			go func() {
+				text, err := sessionStart(ctx, c)
+				done <- outcome{text, err}
+			}()
+			select {
+			case o := <-done:
+				// An error would disturb the session, and it is nobody's fault there.
+				if o.err == nil && o.text != "" {
+					_ = json.NewEncoder(c.out).Encode(hookReply(o.text))
+				}
+			case <-ctx.Done():
 			}
 			return nil
 		},
@@ -75,8 +90,8 @@ func hookReply(text string) any {
 	}{output{"SessionStart", text}, text}
 }
 
-// sessionStart tells the daemon of the session, and returns what there is to
-// say of its project.
+// sessionStart records the session, and returns what there is to say of its
+// project.
 func sessionStart(ctx context.Context, c *cli) (string, error) {
 	var in sessionInput
 	if err := json.NewDecoder(io.LimitReader(c.in, hookInput)).Decode(&in); err != nil {
@@ -86,35 +101,49 @@ func sessionStart(ctx context.Context, c *cli) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The front end of a process that has just started knows its session.
+	client := ""
+	if in.Source != "startup" {
+		client = caller.ClientID(c.getenv("CLAUDE_CODE_MESSAGING_TOKEN"))
+	}
+	if isClient(client) && isSession(in.SessionID) {
+		// Not left to the daemon: there may be none, or one that does not answer.
+		// Where it cannot be recorded the session goes by its first name.
+		if places.Ensure() == nil {
+			_ = sessionsOf(places).add(client, in.SessionID, c.now())
+		}
+	}
+	// In the middle of a session nothing is announced: the model knows.
 	project := caller.Project(c.getenv("CLAUDE_PROJECT_DIR"), in.Cwd)
-	if !filepath.IsAbs(project) {
+	if in.Source == "compact" || !filepath.IsAbs(project) {
 		return "", nil
 	}
 	news, err := sqlite.Unannounced(ctx, places.DB, project)
+	if err != nil || !news {
+		return "", err
+	}
+	d, err := c.connect(ctx, !c.stopped())
 	if err != nil {
 		return "", err
 	}
-	d, err := c.connect(ctx, news && !c.stopped())
+	reply, err := d.Session(ctx, ipc.SessionRequest{Client: client, Current: in.SessionID, Project: project, Announce: true})
 	if err != nil {
 		return "", err
 	}
-	// In the middle of a session nothing is announced: the model knows.
-	announce := in.Source != "compact"
-	reply, err := d.Session(ctx, ipc.SessionRequest{Client: caller.ClientID(c.getenv("CLAUDE_CODE_MESSAGING_TOKEN")), Current: in.SessionID, Project: project, Announce: announce})
-	if err != nil || !announce {
-		return "", err
-	}
-	return announcement(reply.Jobs), nil
+	return announcement(reply.Jobs, in.SessionID), nil
 }
 
 // announcement puts jobs into a few lines: first those that wait for the
-// person, then what ended, then what runs.
-func announcement(found []ipc.Job) string {
-	var waiting, ended, running []ipc.Job
+// person, then what ended, then what runs. What ended of the session's own may
+// come by itself: its client asks for the tasks that it knows of.
+func announcement(found []ipc.Job, session string) string {
+	var waiting, ended, own, running []ipc.Job
 	for _, j := range found {
 		switch {
 		case len(j.Questions) > 0:
 			waiting = append(waiting, j)
+		case j.Final && j.Session == session:
+			own = append(own, j)
 		case j.Final:
 			ended = append(ended, j)
 		default:
@@ -136,10 +165,12 @@ func announcement(found []ipc.Job) string {
 		}
 		lines = append(lines, what+": "+strings.Join(parts, ", "))
 	}
+	state := func(j ipc.Job) string { return ", " + strings.ReplaceAll(j.State, "_", " ") }
 	add("waiting for the person's answer", waiting, func(j ipc.Job) string {
 		return "; " + jobs.OneLine(j.Questions[0].Message, 60) + "; in a shell: jobd answer " + shortID(j.ID)
 	})
-	add("ended, and nobody was told (get_job gives the result)", ended, func(j ipc.Job) string { return ", " + j.State })
+	add("ended while this session was away (get_job gives the result, if it does not come by itself)", own, state)
+	add("ended, and nobody was told (get_job gives the result)", ended, state)
 	add("still running", running, func(ipc.Job) string { return "" })
 	if len(lines) == 0 {
 		return ""

@@ -206,7 +206,7 @@ func attend(ctx context.Context, c *cli, d ipc.Handler, job ipc.Job, out io.Writ
 		}
 		switch askLeave(c, job, lines, signals) {
 		case leaveCancel:
-			if _, err := d.Cancel(ctx, ipc.CancelRequest{ID: job.ID, Reason: "cancelled with Ctrl-C in the shell that started it"}); err != nil {
+			if _, err := d.Cancel(ctx, ipc.CancelRequest{ID: job.ID, Reason: "cancelled with Ctrl-C in the shell that started it", Shell: true}); err != nil {
 				return job, err
 			}
 		case leaveRunning:

@@ -151,7 +151,7 @@ func (f *Frontend) abandon(ctx context.Context, st callState) {
 	}
 	f.background(func(life context.Context) {
 		for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-			_, err := f.daemon.Cancel(life, ipc.CancelRequest{ID: st.Job, Reason: "the person cancelled the call that started it"})
+			_, err := f.daemon.Cancel(life, f.cancelRequest(st.Job, "the person cancelled the call that started it"))
 			if err == nil || !passing(err) || !pause(life, wait) {
 				return
 			}

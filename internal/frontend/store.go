@@ -63,7 +63,9 @@ func (s *store) Cancel(ctx context.Context, _ *mcptasks.Client, id string) error
 	if err != nil {
 		return taskError(err)
 	}
-	_, err = s.f.daemon.Cancel(ctx, ipc.CancelRequest{ID: job.ID, Headless: s.f.caller.Headless, Reason: "cancelled by the client of the session that follows it"})
+	r := s.f.cancelRequest(job.ID, "cancelled by the client of the session that follows it")
+	r.Headless = s.f.caller.Headless
+	_, err = s.f.daemon.Cancel(ctx, r)
 	if err != nil {
 		return taskError(err)
 	}

@@ -35,7 +35,7 @@ func (f *Frontend) cancelJob(ctx context.Context, call *mcptasks.Call) (mcptasks
 	if err := decode(toolCancelJob, cancelJobParams, call.Arguments, &a); err != nil {
 		return mcptasks.Result(toolError(err.Error())), nil
 	}
-	job, err := f.daemon.Cancel(ctx, ipc.CancelRequest{ID: a.ID, Reason: "cancelled by the model with cancel_job"})
+	job, err := f.daemon.Cancel(ctx, f.cancelRequest(a.ID, "cancelled by the model with cancel_job"))
 	if err != nil {
 		return mcptasks.Result(toolError(jobError(err, a.ID))), nil
 	}
@@ -50,4 +50,9 @@ func (f *Frontend) cancelJob(ctx context.Context, call *mcptasks.Call) (mcptasks
 		said = fmt.Sprintf("Job %s (%s) is being ended: first by SIGTERM, 10 s later by SIGKILL. What it did so far is not undone.", short(job.ID), oneLine(job.Name, maxName))
 	}
 	return mcptasks.Result(&mcp.CallToolResult{Content: []mcp.Content{text(said)}, Meta: mcp.Meta{metaJob: metaOf(job, job.OutputDropped > 0)}}), nil
+}
+
+// cancelRequest asks for the end of a job in the name of this session.
+func (f *Frontend) cancelRequest(id, reason string) ipc.CancelRequest {
+	return ipc.CancelRequest{ID: id, Reason: reason, Session: f.caller.Session, Client: f.caller.Client}
 }

@@ -247,6 +247,11 @@ type CancelRequest struct {
 	// Unanswered: the person cannot be asked; a job with an open question ends
 	// as unanswered.
 	Unanswered bool `json:"unanswered,omitempty"`
+	// Session, Client and Shell are who asks, as in DeliveredRequest: an owner
+	// need not be told of the end again.
+	Session string `json:"session,omitempty"`
+	Client  string `json:"client,omitempty"`
+	Shell   bool   `json:"shell,omitempty"`
 }
 
 // DeliveredRequest says that the final result reached a reader.
@@ -333,7 +338,8 @@ type SessionRequest struct {
 	// Current is what its conversation is called now.
 	Current string `json:"current"`
 	Project string `json:"project"`
-	// Announce: mark the jobs in the reply as announced.
+	// Announce: reply with the jobs that a session is to be told of, and mark
+	// them as announced.
 	Announce bool `json:"announce,omitempty"`
 }
 

@@ -159,10 +159,10 @@ func (r *rig) bring(to string, base func(*jobs.Submission)) jobs.Job {
 	switch fate {
 	case "":
 	case "delivered":
-		must(r.sup.Deliver(ctx, j.ID, "s", false))
+		must(r.sup.Deliver(ctx, j.ID, session("s")))
 	case "read by another session":
-		must(r.sup.Deliver(ctx, j.ID, "other", false))
-		must(r.sup.Deliver(ctx, j.ID, "", true))
+		must(r.sup.Deliver(ctx, j.ID, session("other")))
+		must(r.sup.Deliver(ctx, j.ID, jobs.Reader{Shell: true}))
 	case "expired":
 		_, err := r.sup.Prune(ctx, jobs.Prune{Undelivered: true})
 		must(err)

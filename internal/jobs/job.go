@@ -122,6 +122,8 @@ type Stop struct {
 	// Reason is a sentence for the model and the person.
 	Reason string
 	At     Instant
+	// ByOwner: whom the result is for asked for it.
+	ByOwner bool
 }
 
 // An Exit is how a job's command ended, as its shim recorded it.
@@ -297,6 +299,9 @@ func (j *Job) Apply(e Event, now Instant, note string) error {
 	}
 	if next.Final() {
 		j.Ended = now
+	}
+	if next == Cancelled && j.Stop != nil && j.Stop.ByOwner {
+		j.Delivered = now
 	}
 	if next == Cancelled || next == Unanswered || (next == Stopping && j.Stop != nil && j.Stop.Cause != CauseTimeout) {
 		j.Keys.Join = ""

@@ -137,7 +137,7 @@ func TestADamagedRowOfAnEndedJobKeepsWhatItWas(t *testing.T) {
 		}
 		r.runner.exit(j.ID, jobs.Exit{Code: 5})
 		r.is(j.ID, jobs.Failed)
-		if err := r.sup.Deliver(context.Background(), j.ID, "s", false); err != nil {
+		if err := r.sup.Deliver(context.Background(), j.ID, session("s")); err != nil {
 			t.Fatal(err)
 		}
 		r.stop()

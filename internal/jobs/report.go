@@ -115,10 +115,9 @@ func (s *Supervisor) Result(ctx context.Context, id string) ([]byte, error) {
 // Deliver records that the final result reached its owner: the session that
 // owns the job or, for a job of the shell, a shell. Any other reader, and a job
 // that is live or delivered already, changes nothing.
-func (s *Supervisor) Deliver(ctx context.Context, id, session string, shell bool) error {
+func (s *Supervisor) Deliver(ctx context.Context, id string, r Reader) error {
 	_, err := s.update(ctx, id, func(j *Job) error {
-		owner := session != "" && session == j.Spec.Session && !j.Spec.Shell
-		if !j.state.Final() || !j.Delivered.IsZero() || (!owner && (!shell || !j.Spec.Shell)) {
+		if !j.state.Final() || !j.Delivered.IsZero() || !r.owns(j) {
 			return ErrUnchanged
 		}
 		j.Delivered = s.clock()
@@ -129,26 +128,58 @@ func (s *Supervisor) Deliver(ctx context.Context, id, session string, shell bool
 	return err
 }
 
-// Announce returns the jobs of a project that a session has not been told of,
-// newest first, and marks the final ones as told.
-func (s *Supervisor) Announce(ctx context.Context, project string, mark bool) ([]Job, error) {
+// Announce returns the jobs of a project that a session is to be told of,
+// newest first, and marks the final ones as told, so that of sessions which
+// start at once only one is told. If ctx ends meanwhile nobody hears of them,
+// and the marks are taken back.
+func (s *Supervisor) Announce(ctx context.Context, project string) ([]Job, error) {
 	found, err := s.store.Jobs(ctx, Filter{Project: project, Pending: true, Unmarked: true})
-	if err != nil || !mark {
-		return found, err
+	if err != nil {
+		return nil, err
 	}
+	told, marked := found[:0], []string(nil)
 	for _, j := range found {
-		if !j.state.Final() {
-			continue
+		if j.state.Final() {
+			mine := false
+			_, err := s.update(ctx, j.ID, func(j *Job) error {
+				if mine = j.Announced.IsZero() && j.Delivered.IsZero(); !mine {
+					return ErrUnchanged
+				}
+				j.Announced = s.clock()
+				j.mark()
+				return nil
+			})
+			if err = errors.Join(err, ctx.Err()); err != nil {
+				if mine {
+					marked = append(marked, j.ID)
+				}
+				s.unannounce(context.WithoutCancel(ctx), marked)
+				return nil, err
+			}
+			if !mine {
+				continue
+			}
+			marked = append(marked, j.ID)
 		}
-		if _, err := s.update(ctx, j.ID, func(j *Job) error {
-			j.Announced = s.clock()
+		told = append(told, j)
+	}
+	return told, nil
+}
+
+// unannounce takes the marks of jobs back that nobody was told of.
+func (s *Supervisor) unannounce(ctx context.Context, ids []string) {
+	for _, id := range ids {
+		if _, err := s.update(ctx, id, func(j *Job) error {
+			if j.Announced.IsZero() {
+				return ErrUnchanged
+			}
+			j.Announced = Instant{}
 			j.mark()
 			return nil
 		}); err != nil {
-			return nil, err
+			s.log.Error("taking back that a job was announced", "job", id, "err", err)
 		}
 	}
-	return found, nil
 }
 
 // TTL returns how long after its creation a job is kept; ok is false while it

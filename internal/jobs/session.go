@@ -1,30 +1,21 @@
 package jobs
 
-import "context"
+import "slices"
 
-// sessionSetting is the prefix of the settings that hold the session of a
-// client's process.
-const sessionSetting = "session/"
-
-// SetSession records which conversation a client's process is in now. An empty
-// client or session changes nothing.
-func (s *Supervisor) SetSession(ctx context.Context, client, session string) error {
-	if client == "" || session == "" {
-		return nil
-	}
-	_, err := s.store.SetSetting(ctx, sessionSetting+client, session, false)
-	return err
+// A Reader is who reads, or ends, a job.
+type Reader struct {
+	// Sessions are the conversations that the reader's process is in and was in:
+	// it goes on following the jobs of those that it left.
+	Sessions []string
+	// Shell: a person's shell, which owns the jobs of all shells.
+	Shell bool
 }
 
-// Session returns the conversation that a client's process is in: the one that
-// was recorded last, else the one that its front end names.
-func (s *Supervisor) Session(ctx context.Context, client, named string) (string, error) {
-	if client == "" {
-		return named, nil
+// owns reports whether the job is the reader's own: only then its result, once
+// read, has reached whom it is for.
+func (r Reader) owns(j *Job) bool {
+	if j.Spec.Shell {
+		return r.Shell
 	}
-	recorded, err := s.store.Setting(ctx, sessionSetting+client)
-	if err != nil || recorded == "" {
-		return named, err
-	}
-	return recorded, nil
+	return j.Spec.Session != "" && slices.Contains(r.Sessions, j.Spec.Session)
 }

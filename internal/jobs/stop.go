@@ -14,6 +14,9 @@ type Cancel struct {
 	Headless bool
 	// Unanswered: the person cannot be asked; the job ends as unanswered.
 	Unanswered bool
+	// By is who asks. An owner who cancels a job knows how it ended, so its
+	// result counts as delivered.
+	By Reader
 }
 
 // Cancel asks for the end of a job. It returns the job as it is then: a final
@@ -37,7 +40,7 @@ func (s *Supervisor) Cancel(ctx context.Context, id string, c Cancel) (Job, erro
 			cause = CauseUnanswered
 			j.set(j.Open()[0].ID, func(q *Question) { q.State, q.Closed = QuestionUnanswered, now })
 		}
-		return j.stop(Stop{Cause: cause, Reason: c.Reason, At: now})
+		return j.stop(Stop{Cause: cause, Reason: c.Reason, At: now, ByOwner: c.By.owns(j)})
 	})
 	if err != nil {
 		return j, err

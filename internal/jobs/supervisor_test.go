@@ -276,7 +276,7 @@ func TestPrune(t *testing.T) {
 			r.runner.exit(j.ID, jobs.Exit{})
 		}
 		synctest.Wait()
-		if err := r.sup.Deliver(context.Background(), read.ID, "s", false); err != nil {
+		if err := r.sup.Deliver(context.Background(), read.ID, session("s")); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct {

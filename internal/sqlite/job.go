@@ -96,11 +96,11 @@ func jobsByKeys(q queries, j *jobs.Job) ([]jobRow, error) {
 		nullable(j.Keys.Request), nullable(j.Keys.Idempotency), j.Spec.Project, nullable(j.Keys.Join))
 }
 
-// jobsByPrefix reads at most two rows whose id starts with prefix, the one
+// jobsByPrefix reads at most so many rows whose id starts with prefix, the one
 // whose id is all of it first.
-func jobsByPrefix(q queries, prefix string) ([]jobRow, error) {
+func jobsByPrefix(q queries, prefix string, most int) ([]jobRow, error) {
 	from, to := prefixRange(prefix)
-	return selectJobs(q, "jobs WHERE id >= ? AND id < ? ORDER BY id LIMIT 2", from, to)
+	return selectJobs(q, "jobs WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", from, to, most)
 }
 
 // prefixRange returns the bounds of the texts that start with prefix. Ids are
@@ -286,9 +286,10 @@ type (
 		At         string `json:"at,omitempty"`
 	}
 	stopJSON struct {
-		Cause  jobs.Cause `json:"cause"`
-		Reason string     `json:"reason,omitempty"`
-		At     string     `json:"at,omitempty"`
+		Cause   jobs.Cause `json:"cause"`
+		Reason  string     `json:"reason,omitempty"`
+		At      string     `json:"at,omitempty"`
+		ByOwner bool       `json:"by_owner,omitempty"`
 	}
 	progressJSON struct {
 		Done  float64 `json:"done"`
@@ -317,13 +318,13 @@ func encodeStop(s *jobs.Stop) (any, error) {
 	if s == nil {
 		return nil, nil
 	}
-	return encode("stop", stopJSON{s.Cause, s.Reason, jsonInstant(s.At)})
+	return encode("stop", stopJSON{s.Cause, s.Reason, jsonInstant(s.At), s.ByOwner})
 }
 
 func decodeStop(text []byte, to **jobs.Stop) error {
 	s, at, err := decode("stop", text, func(s *stopJSON) string { return s.At })
 	if s != nil {
-		*to = &jobs.Stop{Cause: s.Cause, Reason: s.Reason, At: at}
+		*to = &jobs.Stop{Cause: s.Cause, Reason: s.Reason, At: at, ByOwner: s.ByOwner}
 	}
 	return err
 }

@@ -104,7 +104,7 @@ func apply(now jobs.Instant, events ...jobs.Event) func(*jobs.Job) error {
 	return func(j *jobs.Job) error {
 		for _, e := range events {
 			if e == jobs.EventStop {
-				j.Stop = &jobs.Stop{Cause: jobs.CauseCancel, Reason: "not needed", At: now}
+				j.Stop = &jobs.Stop{Cause: jobs.CauseCancel, Reason: "not needed", At: now, ByOwner: true}
 			}
 			if err := j.Apply(e, now, "note of "+string(e)); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"jobd/internal/jobs"
@@ -190,6 +191,33 @@ func absent(q queries, id string, prefix bool) error {
 	return &jobs.Error{Kind: jobs.ErrNotFound, Message: fmt.Sprintf("there is no job %q", id)}
 }
 
+// candidates is how many jobs are named where a prefix fits more than one.
+const candidates = 5
+
+// ambiguous names the jobs that a prefix fits, each by as much of its id as
+// tells it from the others.
+func ambiguous(prefix string, rows []jobRow) error {
+	more := ""
+	if len(rows) > candidates {
+		rows, more = rows[:candidates], " and more"
+	}
+	length := 8
+	for i := 1; i < len(rows); i++ { // they are in the order of their ids
+		a, b := rows[i-1].job.ID, rows[i].job.ID
+		common := 0
+		for common < min(len(a), len(b)) && a[common] == b[common] {
+			common++
+		}
+		length = max(length, common+1)
+	}
+	var list []string
+	for _, r := range rows {
+		list = append(list, fmt.Sprintf("%s (%s, %s)", r.job.ID[:min(length, len(r.job.ID))], jobs.OneLine(r.job.Spec.Name, 40), r.state))
+	}
+	return &jobs.Error{Kind: jobs.ErrAmbiguous, Message: fmt.Sprintf("more than one job has an id that starts with %q: %s%s; give more of it",
+		prefix, strings.Join(list, ", "), more)}
+}
+
 // FindJob implements [jobs.Store]. An empty prefix gives an error of kind
 // [jobs.ErrInvalid].
 func (d *DB) FindJob(ctx context.Context, prefix string) (j jobs.Job, err error) {
@@ -197,15 +225,14 @@ func (d *DB) FindJob(ctx context.Context, prefix string) (j jobs.Job, err error)
 		return j, &jobs.Error{Kind: jobs.ErrInvalid, Message: "name a job by its id, or by the start of it"}
 	}
 	err = d.read(ctx, func(q queries) error {
-		rows, err := jobsByPrefix(q, prefix)
+		rows, err := jobsByPrefix(q, prefix, candidates+1)
 		switch {
 		case err != nil:
 			return err
 		case len(rows) == 0:
 			return absent(q, prefix, true)
 		case len(rows) > 1 && rows[0].job.ID != prefix:
-			return &jobs.Error{Kind: jobs.ErrAmbiguous, Message: fmt.Sprintf("more than one job has an id that starts with %q, among them %s and %s; give more of it",
-				prefix, rows[0].job.ID, rows[1].job.ID)}
+			return ambiguous(prefix, rows)
 		}
 		j, err = d.whole(q, rows[0])
 		return err

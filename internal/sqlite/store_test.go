@@ -582,3 +582,22 @@ func TestOneOfManyNewSettingsIsInForce(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAmbiguousIDNamesItsCandidates(t *testing.T) {
+	db := open(t, place(t), sqlite.Options{})
+	for i, id := range []string{"aa110000", "aa110001", "aa2", "ab1", "ab2", "ab3", "ab4", "ab5"} {
+		s := spec("job\x1b[2J " + strconv.Itoa(i))
+		create(t, db, jobs.New(id, s, jobs.Keys{}, at(0)))
+	}
+	for prefix, want := range map[string]string{
+		"aa": `more than one job has an id that starts with "aa": aa110000 (job 0, queued), aa110001 (job 1, queued), aa2 (job 2, queued); give more of it`,
+		"ab": `more than one job has an id that starts with "ab": ab1 (job 3, queued), ab2 (job 4, queued), ab3 (job 5, queued), ab4 (job 6, queued), ab5 (job 7, queued); give more of it`,
+	} {
+		if _, err := db.FindJob(t.Context(), prefix); !errors.Is(err, jobs.ErrAmbiguous) || err.Error() != want {
+			t.Errorf("%s: %v", prefix, err)
+		}
+	}
+	if _, err := db.FindJob(t.Context(), "a"); err == nil || !strings.HasSuffix(err.Error(), "ab2 (job 4, queued) and more; give more of it") {
+		t.Errorf("a: %v", err)
+	}
+}
