@@ -20,8 +20,9 @@ var faulty struct {
 	err  error
 }
 
-// NewFaulty is [New] with a jobd that was built with the tag "fault": its
-// daemon dies at a step where [Rig.DieAt] says so.
+// NewFaulty is [New] with a jobd and a jobd-shim that were built with the tag
+// "fault": the daemon dies at a step where [Rig.DieAt] says so, and their clocks
+// are as [Rig.SetClock] says.
 func NewFaulty(t testing.TB) *Rig {
 	t.Helper()
 	r := New(t)
@@ -43,7 +44,7 @@ func buildFaulty(root, bin string) (string, error) {
 		return "", err
 	}
 	// Not symbolic links: the programs find each other where these lead to.
-	for _, name := range []string{"mcp-stdio", "jobd-shim", "tap"} {
+	for _, name := range []string{"mcp-stdio", "tap"} {
 		if err := os.Link(filepath.Join(bin, name), filepath.Join(dir, name)); err != nil {
 			return "", err
 		}
@@ -54,12 +55,27 @@ func buildFaulty(root, bin string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/jobd")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/jobd", "./cmd/jobd-shim")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building jobd with faults: %w\n%s", err, out)
 	}
 	return dir, nil
+}
+
+// SetClock disturbs the clocks of the daemon and the shims, by the lines that
+// internal/clock/fault.go tells of. It is for a rig of [NewFaulty], and may be
+// called at any time.
+func (r *Rig) SetClock(lines ...string) {
+	r.t.Helper()
+	path := filepath.Join(r.State, "clock")
+	err := os.WriteFile(path+".next", []byte(strings.Join(lines, "\n")), 0o600)
+	if err == nil {
+		err = os.Rename(path+".next", path)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // DieAt makes the daemon end itself by KILL when it reaches a step for the nth
