@@ -16,12 +16,12 @@ func newDoctorCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the installation, and play the main job through it",
-		Long: `Checks the installation: the programs and their versions, the state directory, the
-socket (and a sandbox in front of it), the locks, PATH, and how Claude Code knows
-jobd. Then it plays, with the real programs in a directory of its own, what jobd is
-for: a job is started over MCP, the front end and the daemon are killed, another
-front end gets the result, and the job has run once. Nothing is left behind, and
-nothing of yours is changed.
+		Long: `Checks the installation: the programs and their versions, the state directory,
+config.yaml, the socket (and a sandbox in front of it), the locks, PATH, and how
+Claude Code knows jobd. Then it plays, with the real programs in a directory of
+its own, what jobd is for: a job is started over MCP, the front end and the daemon
+are killed, another front end gets the result, and the job has run once. Nothing
+is left behind, and nothing of yours is changed.
 
 It ends at the first step that fails, with code 1 and the remedy.`,
 		Example: `  jobd doctor

@@ -19,6 +19,7 @@ import (
 
 	"jobd/internal/caller"
 	"jobd/internal/config"
+	"jobd/internal/config/limits"
 	"jobd/internal/ipc"
 )
 
@@ -27,6 +28,7 @@ func checks(c *cli) []step {
 	return []step{
 		{"programs", checkPrograms},
 		{"state directory", checkStateDir},
+		{"settings", checkSettings},
 		{"damage", checkDamage},
 		{"socket and locks", checkSocket},
 		{"version of the daemon", checkDaemon},
@@ -156,6 +158,21 @@ func checkDamage(context.Context) (string, error) {
 	return "", warning(fmt.Sprintf("look at the disk's health; what could not be read is kept in %s.damaged-*, remove it when it is of no use", p.DB),
 		"damage was found, last on %s: %s, and %s, were set aside and made anew from what the jobs' bundles tell",
 		newest.Format(time.DateTime), count(databases, "database"), count(rows, "job's row"))
+}
+
+// checkSettings reads config.yaml, without which no daemon starts.
+func checkSettings(context.Context) (string, error) {
+	p, err := config.Find()
+	if err != nil {
+		return "", err
+	}
+	if _, err := limits.Load(p.ConfigFile); err != nil {
+		return "", fault("correct the file; a daemon that runs keeps its settings until jobd restart", "%w", err)
+	}
+	if _, err := os.Lstat(p.ConfigFile); errors.Is(err, fs.ErrNotExist) {
+		return "the defaults; there is no " + p.ConfigFile, nil
+	}
+	return p.ConfigFile, nil
 }
 
 // checkSocket looks whether a daemon answers or could be started.

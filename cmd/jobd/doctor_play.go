@@ -128,8 +128,19 @@ func (p *play) newFront(ctx context.Context) error {
 		return err
 	}
 	p.front = f
-	if err := f.call(ctx, "server/discover", nil, nil); err != nil {
+	var who struct {
+		Meta struct {
+			Server struct {
+				Version string `json:"version"`
+			} `json:"io.modelcontextprotocol/serverInfo"`
+		} `json:"_meta"`
+	}
+	if err := f.call(ctx, "server/discover", nil, &who); err != nil {
 		return err
+	}
+	// One that was built by hand has no name to compare.
+	if v := who.Meta.Server.Version; v != buildVersion() && v != "devel" {
+		return fault("install all programs of one version: make install", "the program mcp-stdio is of version %s, this program of %s", v, buildVersion())
 	}
 	var list struct {
 		Tools []struct {
