@@ -69,7 +69,7 @@ bench: build ## measure, into docs/benchmarks.md
 	JOBD_TOOLS='$(TOOLS)' GO='$(GO)' internal/bench/bench.sh $(BENCHFLAGS)
 
 soak: ## kill things at random, long: SEED, RUNS, JOBS, ENDS
-	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' $(GO) test -tags e2e -count=1 -timeout 4h -v -run 'TestSoak|AtAJobsEnd' ./internal/e2e/
+	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' WHOLE=1 $(GO) test -tags e2e -count=1 -timeout 4h -v -run 'TestSoak|AtAJobsEnd' ./internal/e2e/
 
 ci: ## what a submission must pass
 	bash .ci/run
