@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,24 +11,40 @@ import (
 // enqueue adds a queued job to the queue, behind the others.
 func (s *Supervisor) enqueue(id string) {
 	s.mu.Lock()
-	if l := s.live[id]; l != nil && l.job.state == Queued && !slices.Contains(s.queue, id) {
+	if l := s.live[id]; l != nil && l.job.state == Queued && l.queued == 0 {
 		// Submissions commit in the order of their rows but may get here in
 		// another: keep the order of the rows.
-		at := len(s.queue)
-		for at > 0 && s.live[s.queue[at-1]] != nil && s.live[s.queue[at-1]].job.Seq > l.job.Seq {
-			at--
-		}
-		s.queue = slices.Insert(s.queue, at, id)
+		at, _ := s.inQueue(l.job.Seq)
+		l.queued = l.job.Seq
+		s.queue = slices.Insert(s.queue, at, l)
 	}
 	s.mu.Unlock()
 	s.look()
 }
 
-// dequeue takes a job from the queue. s.mu must be held.
-func (s *Supervisor) dequeue(id string) {
-	if i := slices.Index(s.queue, id); i >= 0 {
-		s.queue = slices.Delete(s.queue, i, i+1)
+// inQueue returns where the job with this number is in the queue, or belongs.
+// s.mu must be held.
+func (s *Supervisor) inQueue(number int64) (at int, found bool) {
+	return slices.BinarySearchFunc(s.queue, number, func(l *live, n int64) int { return cmp.Compare(l.queued, n) })
+}
+
+// dequeue takes a job from the queue, if it is there. s.mu must be held.
+func (s *Supervisor) dequeue(l *live) {
+	if at, found := s.inQueue(l.queued); found {
+		s.queue = slices.Delete(s.queue, at, at+1)
 	}
+	l.queued = 0
+}
+
+// place sorts a live job into placed or out of it, after a change of its state.
+// s.mu must be held.
+func (s *Supervisor) place(l *live) {
+	if l.job.state == Queued && !l.taken {
+		delete(s.placed, l.job.ID)
+		return
+	}
+	s.placed[l.job.ID] = l
+	s.dequeue(l)
 }
 
 // launchNext starts as many queued jobs as there are places, first in first
@@ -48,10 +65,7 @@ func (s *Supervisor) takeNext() string {
 	defer s.mu.Unlock()
 	running := 0
 	busy := map[string]bool{}
-	for _, l := range s.live {
-		if l.job.state == Queued && !l.taken {
-			continue
-		}
+	for _, l := range s.placed {
 		if l.job.state != Waiting {
 			running++
 		}
@@ -62,15 +76,14 @@ func (s *Supervisor) takeNext() string {
 	if running >= s.max {
 		return ""
 	}
-	for _, id := range s.queue {
-		l := s.live[id]
-		if l == nil || (l.job.Spec.Group != "" && busy[l.job.Spec.Project+"\x00"+l.job.Spec.Group]) {
+	for _, l := range s.queue {
+		if l.job.Spec.Group != "" && busy[l.job.Spec.Project+"\x00"+l.job.Spec.Group] {
 			continue
 		}
-		s.dequeue(id)
 		// The place is taken before the intent is durable.
 		l.taken = true
-		return id
+		s.place(l)
+		return l.job.ID
 	}
 	return ""
 }
@@ -86,6 +99,7 @@ func (s *Supervisor) launch(id string) {
 	s.mu.Lock()
 	if l := s.live[id]; l != nil {
 		l.taken = false
+		s.place(l)
 	}
 	s.mu.Unlock()
 	if err != nil {

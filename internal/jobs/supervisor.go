@@ -99,7 +99,8 @@ type Supervisor struct {
 
 	mu      sync.Mutex // held for memory only, never over a call to store or runner
 	live    map[string]*live
-	queue   []string // ids of queued jobs, oldest first
+	placed  map[string]*live // those of live that are queued no more
+	queue   []*live          // in the order of their rows
 	waiters map[string]*waiter
 	secrets map[string][]byte // by job id + "/" + question id
 }
@@ -112,6 +113,7 @@ type live struct {
 	askers   map[string]*asker // by question id
 	progress *Progress         // reported, not stored yet
 	checking bool              // a goroutine looks at its deadlines
+	queued   int64             // by which it is in the queue, 0 = it is not
 	taken    bool              // its launch has begun, and is not recorded yet
 	stopping bool              // a goroutine is telling the shim
 }
@@ -136,7 +138,7 @@ func NewSupervisor(o Options) *Supervisor {
 		disk: o.Store, runner: o.Runner, clock: o.Clock, log: o.Log, forms: o.Forms, notify: o.Notify, again: o.Rerun, step: o.Step,
 		max: max(o.MaxRunning, 1), retention: o.Retention,
 		life: life, end: end, due: make(chan string, 64), kick: make(chan struct{}, 1), recovered: make(chan struct{}),
-		live: map[string]*live{}, waiters: map[string]*waiter{}, secrets: map[string][]byte{},
+		live: map[string]*live{}, placed: map[string]*live{}, waiters: map[string]*waiter{}, secrets: map[string][]byte{},
 	}
 	s.store = mender{o.Store, s.rebuild}
 	if s.notify == nil {
@@ -239,10 +241,9 @@ func (s *Supervisor) Retention() time.Duration { return s.retention }
 func (s *Supervisor) Place(id string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, q := range s.queue {
-		if q == id {
-			return i + 1
-		}
+	if l := s.live[id]; l != nil && l.queued != 0 {
+		i, _ := s.inQueue(l.queued)
+		return i + 1
 	}
 	return 0
 }
@@ -295,7 +296,9 @@ func (s *Supervisor) subscribe(id string) (changed <-chan struct{}, release func
 func (s *Supervisor) adopt(j Job) {
 	s.mu.Lock()
 	if s.live[j.ID] == nil {
-		s.live[j.ID] = &live{job: j, askers: map[string]*asker{}}
+		l := &live{job: j, askers: map[string]*asker{}}
+		s.live[j.ID] = l
+		s.place(l)
 	}
 	s.mu.Unlock()
 	s.arm(j.ID)
@@ -316,11 +319,11 @@ func (s *Supervisor) publish(j Job) {
 	case j.state.Final():
 		l.stopTimer()
 		delete(s.live, j.ID)
+		delete(s.placed, j.ID)
+		s.dequeue(l)
 	default:
 		l.job = j
-	}
-	if j.state != Queued {
-		s.dequeue(j.ID)
+		s.place(l)
 	}
 	s.dropSecrets(&j)
 	if w := s.waiters[j.ID]; w != nil {
