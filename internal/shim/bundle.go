@@ -60,7 +60,7 @@ func create(path string, content []byte, flag int, durable bool, done func() err
 	if err != nil {
 		return err
 	}
-	err = f.Chmod(0o600)
+	err = closeToOthers(f)
 	if err == nil {
 		_, err = f.Write(content)
 	}
@@ -74,6 +74,16 @@ func create(path string, content []byte, flag int, durable bool, done func() err
 		err = cerr
 	}
 	return err
+}
+
+// closeToOthers gives a file the mode 0600. A file that the umask left it with
+// is not changed: that costs the file system more than a look.
+func closeToOthers(f *os.File) error {
+	fi, err := f.Stat()
+	if err == nil && fi.Mode().Perm() == 0o600 {
+		return nil
+	}
+	return f.Chmod(0o600)
 }
 
 // replace puts content under path, so that readers see all or nothing of it.

@@ -97,6 +97,9 @@ func mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
+	if fi, err := os.Lstat(dir); err == nil && fi.Mode() == fs.ModeDir|0o700 {
+		return nil // as the umask left it
+	}
 	return os.Chmod(dir, 0o700)
 }
 
