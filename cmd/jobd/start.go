@@ -79,6 +79,7 @@ func start(ctx context.Context, p config.Places, o serveOptions) (s ipc.Status, 
 		return ipc.Status{}, false, err
 	}
 	var silence error
+	killed := 0
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if s, silence = askStatus(ctx, p); silence == nil {
 			return s, true, nil
@@ -89,6 +90,9 @@ func start(ctx context.Context, p config.Places, o serveOptions) (s ipc.Status, 
 		child, err := reborn(p, o)
 		if err == nil {
 			s, err = awaitBirth(ctx, p, child)
+			if killed++; errors.Is(err, errKilled) && killed < birthTries && ctx.Err() == nil {
+				continue
+			}
 			return s, false, err
 		}
 		if !errors.Is(err, daemon.ErrWouldBlock) {
@@ -143,6 +147,14 @@ func reborn(p config.Places, o serveOptions) (*os.Process, error) {
 	return nil, err
 }
 
+// birthTries is how often a daemon is started that is killed before it answers.
+// Its end says nothing against the next one; a second and third may meet
+// somebody who kills them all.
+const birthTries = 3
+
+// errKilled says that a signal ended a daemon before it answered.
+var errKilled = errors.New("killed")
+
 // awaitBirth returns when the new daemon answers, or says why it ended.
 func awaitBirth(ctx context.Context, p config.Places, child *os.Process) (ipc.Status, error) {
 	type end struct {
@@ -170,7 +182,11 @@ func awaitBirth(ctx context.Context, p config.Places, child *os.Process) (ipc.St
 			if e.err != nil {
 				return ipc.Status{}, fmt.Errorf("waiting for the daemon: %w", e.err)
 			}
-			return ipc.Status{}, fmt.Errorf("the daemon ended at once (%v); its log, %s, may say why", e.state, p.Log)
+			err := fmt.Errorf("the daemon ended at once (%v); its log, %s, may say why", e.state, p.Log)
+			if status, ok := e.state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+				err = fmt.Errorf("%w: %w", errKilled, err)
+			}
+			return ipc.Status{}, err
 		case <-ctx.Done():
 			return ipc.Status{}, fmt.Errorf("the daemon, process %d, does not answer yet; its log is %s", child.Pid, p.Log)
 		case <-time.After(pause):
