@@ -6,15 +6,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -22,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"jobd/internal/mcptasks"
+	"jobd/internal/mcptasks/httpfront"
 	"jobd/internal/mcptasks/memory"
 )
 
@@ -33,10 +29,6 @@ func main() {
 }
 
 func run() error {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listening: %w", err)
-	}
 	store := memory.New()
 	defer store.Close()
 	ext := mcptasks.New(store, mcptasks.Options{Logger: slog.Default()})
@@ -46,53 +38,7 @@ func run() error {
 	ext.Attach(server)
 	addFixtures(ext, server, store)
 
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
-	front := &http.Server{Handler: checkName(handler), ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan error, 1)
-	go func() { served <- front.Serve(listener) }()
-	if _, err := fmt.Fprintf(os.Stdout, "http://%s/\n", listener.Addr()); err != nil {
-		return fmt.Errorf("printing the URL: %w", err)
-	}
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	if err := front.Close(); err != nil {
-		return fmt.Errorf("closing the front: %w", err)
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
-// checkName refuses tasks requests whose Mcp-Name header is not the task's id,
-// SEP-2663 "Routing Headers": the SDK checks it for its own methods only.
-func checkName(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		var m struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params struct {
-				TaskID string `json:"taskId"`
-			} `json:"params"`
-		}
-		_ = json.Unmarshal(body, &m) // what is no message is the SDK's to refuse
-		switch m.Method {
-		case "tasks/get", "tasks/update", "tasks/cancel":
-			if r.Header.Get("Mcp-Name") != m.Params.TaskID {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(http.StatusBadRequest)
-				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"the header Mcp-Name is not the task's id"}}`,
-					m.ID, mcp.CodeHeaderMismatch)
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
+	return httpfront.Serve(server)
 }
 
 func text(format string, args ...any) *mcp.CallToolResult {
