@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -150,9 +151,11 @@ func newRig(t testing.TB, change ...func(*shim.Options)) *rig {
 		if err != nil {
 			t.Error(err)
 		}
+		var wg sync.WaitGroup
 		for _, id := range ids {
-			r.end(id)
+			wg.Go(func() { r.end(id) })
 		}
+		wg.Wait()
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}

@@ -68,6 +68,7 @@ type watch struct {
 	// revive takes requests to start a daemon; the answer is whether jobd start
 	// succeeded.
 	revive chan<- chan bool
+	spread func() time.Duration // the wait before a try; nil = at random
 }
 
 // run watches for as long as the process lives. While a daemon lives it is one
@@ -89,8 +90,11 @@ func (w *watch) run() {
 
 // bringBack returns once a daemon lives again.
 func (w *watch) bringBack() {
-	// At random, so that of many shims one starts it and the others find it.
-	time.Sleep(rand.N(reviveWithin))
+	if w.spread == nil {
+		// So that of many shims one starts it and the others find it.
+		w.spread = func() time.Duration { return rand.N(reviveWithin) }
+	}
+	time.Sleep(w.spread())
 	for tries := 0; !w.alive(); {
 		switch {
 		case w.stopped():
@@ -101,7 +105,7 @@ func (w *watch) bringBack() {
 			reply := make(chan bool, 1)
 			w.revive <- reply
 			if !<-reply {
-				time.Sleep(rand.N(reviveWithin))
+				time.Sleep(w.spread())
 			}
 		default:
 			for end := time.Now().Add(reviveEvery); time.Now().Before(end) && !w.alive(); {
