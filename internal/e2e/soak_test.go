@@ -247,32 +247,3 @@ func TestShimIsKilled_TheJobIsLostAndItsProcessesEnd(t *testing.T) {
 		t.Errorf("the job ran %d times", len(runs))
 	}
 }
-
-// The daemon dies at the very moment a job ends, a bit before or after it.
-func TestDaemonIsKilled_AtAJobsEnd(t *testing.T) {
-	t.Parallel()
-	r := rig.New(t)
-	r.Jobd("start")
-	for i := range number(t, "ENDS", 20) {
-		code := 1 + i%100
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		out := rig.Run(t, r.Command(ctx, "jobd", "run", "--json", "--", "sh", "-c", fmt.Sprintf("while [ ! -e go%d ]; do sleep 0.01; done; exit %d", i, code)))
-		cancel()
-		if out.Code != 0 {
-			t.Fatalf("jobd run ended with %d: %s", out.Code, out.Stderr)
-		}
-		daemon := r.Daemon()
-		r.Write(fmt.Sprintf("go%d", i), "", 0o600)
-		time.Sleep(time.Duration(i%20) * time.Millisecond) // where in the end it is hit is the test
-		if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		job := r.Jobs()[0]
-		if !job.Final() {
-			job = r.UntilState(30*time.Second, job.ID, "failed")
-		}
-		if job.State != "failed" || job.Code() != code {
-			t.Errorf("job %d is %s with exit code %d, not %d", i, job.State, job.Code(), code)
-		}
-	}
-}
