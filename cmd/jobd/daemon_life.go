@@ -102,6 +102,7 @@ func (d *life) serveUntil(ctx context.Context, busy func() bool) (why string, er
 	tick := time.NewTicker(min(lookEvery, d.idle/4+time.Millisecond))
 	defer tick.Stop()
 	lastBusy := time.Now()
+	var pause rest
 	for {
 		select {
 		case <-ctx.Done():
@@ -119,6 +120,7 @@ func (d *life) serveUntil(ctx context.Context, busy func() bool) (why string, er
 				return why, nil
 			}
 			conns, quiet := d.server.Activity()
+			pause.look(quiet)
 			if conns > 0 || busy() {
 				lastBusy = time.Now()
 			} else if min(time.Since(lastBusy), quiet) >= d.idle {
