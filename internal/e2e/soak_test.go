@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,12 +60,22 @@ func draw(random *rand.Rand, worker, n int) []fate {
 }
 
 // Whatever is killed, each job that was asked for is there once, ran once, and
-// ended as it had to, with all it printed. SEED, RUNS and JOBS (a worker's)
-// make it longer.
+// ended as it had to, with all it printed; and the time of day is set at random
+// meanwhile. SEED, RUNS and JOBS (a worker's) make it longer.
 func TestSoak_NothingIsLostDoubledOrLeftOver(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64, jobs int) { soak(t, seed, jobs, "jobd", "mcp-stdio") })
+}
+
+// The same where shims are killed too. A job whose shim was killed is lost, or
+// ended as it had to if that was recorded before; it never runs again.
+func TestSoak_WithShimsKilledJobsAreLostAndNeverRunTwice(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64, jobs int) { soak(t, seed, jobs, "jobd", "mcp-stdio", "jobd-shim") })
+}
+
+func eachSeed(t *testing.T, run func(t *testing.T, seed uint64, jobs int)) {
 	seed, runs, jobs := number(t, "SEED", 1), number(t, "RUNS", 1), number(t, "JOBS", 15)
-	for run := range runs {
-		t.Run(fmt.Sprintf("seed %d", seed+run), func(t *testing.T) { soak(t, uint64(seed+run), jobs) })
+	for n := range runs {
+		t.Run(fmt.Sprintf("seed %d", seed+n), func(t *testing.T) { run(t, uint64(seed+n), jobs) })
 	}
 }
 
@@ -83,40 +92,69 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-func soak(t *testing.T, seed uint64, jobs int) {
-	const workers = 4 // half of them by mcp-stdio, half by the command line
-	r := rig.New(t)
-	r.Jobd("start")
+// A killer ends processes of a rig at random until it is stopped, and sets the
+// clock.
+type killer struct {
+	kills map[string]int  // by program
+	steps int             // of the clock
+	hit   map[string]bool // the jobs whose shim it killed, by id
+	stop  func()
+}
 
-	kills := map[string]*atomic.Int64{"jobd": {}, "mcp-stdio": {}}
-	ctx, stop := context.WithCancel(t.Context())
-	var killer sync.WaitGroup
-	killer.Go(func() {
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seed is to decide
+func letLoose(t *testing.T, r *rig.Rig, seed uint64, names []string) *killer {
+	k := &killer{kills: map[string]int{}, hit: map[string]bool{}}
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seed is to decide
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(time.Duration(10+random.IntN(300)) * time.Millisecond):
 			}
-			name := []string{"jobd", "mcp-stdio"}[random.IntN(2)]
-			found := r.Processes(name)
-			if len(found) == 0 {
-				continue
+			if random.IntN(5) == 0 {
+				r.SetClock(fmt.Sprintf("wall %ds", random.IntN(200_000)-100_000))
+				k.steps++
 			}
-			victim := found[random.IntN(len(found))]
-			if name == "jobd" { // the command line's processes are not killed: whoever does so knows
-				status, err := r.Ask()
-				if err != nil {
-					continue
-				}
-				victim.PID = status.PID
-			}
-			if syscall.Kill(victim.PID, syscall.SIGKILL) == nil {
-				kills[name].Add(1)
-			}
+			k.kill(r, names[random.IntN(len(names))], random)
 		}
-	})
+	}()
+	k.stop = func() { cancel(); <-done }
+	t.Cleanup(k.stop)
+	return k
+}
+
+func (k *killer) kill(r *rig.Rig, name string, random *rand.Rand) {
+	found := r.Processes(name)
+	if len(found) == 0 {
+		return
+	}
+	victim := found[random.IntN(len(found))]
+	switch name {
+	case "jobd": // the command line's processes are not killed: whoever does so knows
+		status, err := r.Ask()
+		if err != nil {
+			return
+		}
+		victim.PID = status.PID
+	case "jobd-shim":
+		if len(victim.Args) < 2 {
+			return // it has just ended
+		}
+		k.hit[filepath.Base(victim.Args[1])] = true
+	}
+	if syscall.Kill(victim.PID, syscall.SIGKILL) == nil {
+		k.kills[name]++
+	}
+}
+
+func soak(t *testing.T, seed uint64, jobs int, victims ...string) {
+	const workers = 4 // half of them by mcp-stdio, half by the command line
+	r := rig.NewFaulty(t)
+	r.Jobd("start")
+	killer := letLoose(t, r, seed, victims)
 
 	fates := make([][]fate, workers)
 	t.Run("submit", func(t *testing.T) {
@@ -140,9 +178,8 @@ func soak(t *testing.T, seed uint64, jobs int) {
 		}
 		return true
 	})
-	stop()
-	killer.Wait()
-	t.Logf("seed %d: %d jobs; jobd was killed %d times, mcp-stdio %d times", seed, workers*jobs, kills["jobd"].Load(), kills["mcp-stdio"].Load())
+	killer.stop()
+	lost := 0
 
 	ran := map[string]int{}
 	for _, name := range r.Lines("runs") {
@@ -157,9 +194,16 @@ func soak(t *testing.T, seed uint64, jobs int) {
 	}
 	for _, list := range fates {
 		for _, f := range list {
-			check(t, r, f, found[f.name], ran[f.name])
+			job := found[f.name]
+			if killer.hit[job.ID] && bereft(job, ran[f.name]) {
+				lost++
+				continue
+			}
+			check(t, r, f, job, ran[f.name])
 		}
 	}
+	t.Logf("seed %d: %d jobs, %d kills (%v), %d steps of the clock; %d of %d jobs whose shim was killed are lost or never started",
+		seed, workers*jobs, killer.kills["jobd"]+killer.kills["mcp-stdio"]+killer.kills["jobd-shim"], killer.kills, killer.steps, lost, len(killer.hit))
 	if len(found) != workers*jobs {
 		t.Errorf("there are %d jobs, not %d", len(found), workers*jobs)
 	}
@@ -169,6 +213,12 @@ func soak(t *testing.T, seed uint64, jobs int) {
 	if jobd := r.Processes("jobd"); len(jobd) > 1 {
 		t.Errorf("several processes of jobd are left: %v", jobd)
 	}
+}
+
+// bereft reports whether a job is as one must be whose shim was killed before it
+// recorded the end: lost, or failed without having run.
+func bereft(job rig.Job, ran int) bool {
+	return job.State == "lost" && ran <= 1 || job.State == "failed" && ran == 0 && strings.Contains(job.StatusMessage, "before the launch")
 }
 
 func check(t *testing.T, r *rig.Rig, f fate, job rig.Job, ran int) {
