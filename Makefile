@@ -7,7 +7,8 @@ GO ?= go
 TESTFLAGS ?=
 # Further arguments of bench, e.g. BENCHFLAGS=-short for a quick look.
 BENCHFLAGS ?=
-# How long each fuzz target runs, and what "make soak" does.
+# How long each fuzz target runs, and what "make soak" does: seeds from SEED on,
+# jobs of each of four workers, kills at a job's end.
 FUZZTIME ?= 10s
 SEED ?= 1
 RUNS ?= 5
@@ -39,6 +40,7 @@ uninstall: ## take back what install did; PURGE=1 removes the jobs too
 
 test: ## run the tests that need nothing but Go
 	$(GO) test $(TESTFLAGS) ./...
+	$(GO) test -tags fault $(TESTFLAGS) ./internal/clock
 
 race: ## the same with the race detector
 	$(GO) test -race -timeout 15m $(TESTFLAGS) ./...
@@ -68,8 +70,9 @@ golden: ## write generated docs and golden files anew
 bench: build ## measure, into docs/benchmarks.md
 	JOBD_TOOLS='$(TOOLS)' GO='$(GO)' internal/bench/bench.sh $(BENCHFLAGS)
 
-soak: ## kill things at random, long: SEED, RUNS, JOBS, ENDS
-	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' WHOLE=1 $(GO) test -tags e2e -count=1 -timeout 4h -v -run 'TestSoak|AtAJobsEnd' ./internal/e2e/
+soak: ## kill things at random, and flood, long: SEED, RUNS, JOBS, ENDS
+	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' SUBMITS=200 FLOOD=30 OUTPUT=1024 MANY=1000 $(GO) test -tags e2e -count=1 -timeout 4h -v \
+		-run 'TestSoak|AtAJobsEnd|AtAnyPoint|TestFlood|TestHuge|TestManyJobs' ./internal/e2e/
 
 ci: ## what a submission must pass
 	bash .ci/run
