@@ -71,7 +71,7 @@ bench: build ## measure, into docs/benchmarks.md
 	JOBD_TOOLS='$(TOOLS)' GO='$(GO)' internal/bench/bench.sh $(BENCHFLAGS)
 
 soak: ## kill things at random, and flood, long: SEED, RUNS, JOBS, ENDS
-	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' SUBMITS=200 FLOOD=30 OUTPUT=1024 MANY=1000 $(GO) test -tags e2e -count=1 -timeout 4h -v \
+	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' WHOLE=1 SUBMITS=200 FLOOD=30 OUTPUT=1024 MANY=1000 $(GO) test -tags e2e -count=1 -timeout 4h -v \
 		-run 'TestSoak|AtAJobsEnd|AtAnyPoint|TestFlood|TestHuge|TestManyJobs' ./internal/e2e/
 
 ci: ## what a submission must pass
