@@ -72,9 +72,7 @@ func New(t testing.TB, r *rig.Rig) *Claude {
 		"customApiKeyResponses": map[string]any{"approved": []string{"dummy-key"}, "rejected": []string{}},
 		"projects":              map[string]any{r.Project: map[string]any{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}},
 	})
-	c.write(r.Home+"/.claude/settings.json", map[string]any{
-		"permissions": map[string]any{"defaultMode": "default", "disableAutoMode": "disable", "allow": []string{"mcp__jobd"}},
-	})
+	c.settings(map[string]any{})
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the model was sent:\n%s", c.API)
@@ -82,6 +80,23 @@ func New(t testing.TB, r *rig.Rig) *Claude {
 		}
 	})
 	return c
+}
+
+// settings writes the person's settings.json.
+func (c *Claude) settings(hooks map[string]any) {
+	c.t.Helper()
+	c.write(c.rig.Home+"/.claude/settings.json", map[string]any{
+		"permissions": map[string]any{"defaultMode": "default", "disableAutoMode": "disable", "allow": []string{"mcp__jobd"}},
+		"hooks":       hooks,
+	})
+}
+
+// Hook has every session that starts run a shell command.
+func (c *Claude) Hook(command string) {
+	c.t.Helper()
+	c.settings(map[string]any{"SessionStart": []any{map[string]any{
+		"hooks": []any{map[string]any{"type": "command", "command": command, "timeout": 5}},
+	}}})
 }
 
 func (c *Claude) write(path string, v any) {

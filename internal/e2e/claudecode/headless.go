@@ -77,6 +77,15 @@ func (s *Stream) Say(prompt string) {
 	}
 }
 
+// Kill ends Claude Code by KILL.
+func (s *Stream) Kill() {
+	s.t.Helper()
+	if err := s.cmd.Process.Kill(); err != nil {
+		s.t.Fatalf("kill -9 claude -p: %v", err)
+	}
+	_ = s.cmd.Wait() // by that signal
+}
+
 // End closes the input, and waits until Claude Code has ended. It returns what
 // it printed.
 func (s *Stream) End() string {

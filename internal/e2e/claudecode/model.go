@@ -27,6 +27,9 @@ type Turn struct {
 	// Text is what the model reads, without system reminders other than task
 	// notifications.
 	Text string
+	// Typed is the part of Text that the person typed; a notification may come
+	// in the same turn.
+	Typed string
 	// System is the system prompt.
 	System string
 	// Side is true for requests that offer no tools, such as those for titles.
@@ -57,17 +60,17 @@ func Obedient(t Turn) []Block {
 	if t.Side {
 		return []Block{{Text: "ok"}}
 	}
-	if t.Kind == Prompt {
-		if tool, input, ok := command(t.Text, "CALL "); ok {
+	if t.Kind != ToolResult {
+		if tool, input, ok := command(t.Typed, "CALL "); ok {
 			return []Block{{Tool: tool, Input: input}}
 		}
-		if tool, input, ok := command(t.Text, "AGENT "); ok {
+		if tool, input, ok := command(t.Typed, "AGENT "); ok {
 			return []Block{{Tool: "Agent", Input: object(map[string]any{
 				"description": "a subagent", "subagent_type": "general-purpose",
 				"prompt": fmt.Sprintf("CALL %s %s", tool, input),
 			})}}
 		}
-		if _, id, ok := strings.Cut(t.Text, "STOP "); ok {
+		if _, id, ok := strings.Cut(t.Typed, "STOP "); ok {
 			return []Block{{Tool: "TaskStop", Input: object(map[string]any{"task_id": strings.Fields(id)[0]})}}
 		}
 	}
@@ -133,7 +136,7 @@ func (r *request) turn() Turn {
 			tools[c.ID] = c.Name
 		}
 	}
-	var parts []string
+	var parts, typed []string
 	for _, m := range r.Messages[from:] {
 		for _, c := range contents(m.Content) {
 			switch {
@@ -146,16 +149,26 @@ func (r *request) turn() Turn {
 			case strings.Contains(c.Text, "<task-notification>"):
 				t.Kind = Notification
 				parts = append(parts, c.Text)
+				typed = append(typed, aroundNotification(c.Text))
 			case strings.HasPrefix(strings.TrimSpace(c.Text), "<system-reminder>"):
 			case c.Text != "":
 				parts = append(parts, c.Text)
+				typed = append(typed, c.Text)
 			default:
 				parts = append(parts, "["+c.Type+"]")
 			}
 		}
 	}
-	t.Text = strings.Join(parts, "\n")
+	t.Text, t.Typed = strings.Join(parts, "\n"), strings.Join(typed, "\n")
 	return t
+}
+
+// aroundNotification is what stands in a text before and after a notification.
+func aroundNotification(text string) string {
+	before, rest, _ := strings.Cut(text, "[SYSTEM NOTIFICATION")
+	_, after, _ := strings.Cut(rest, "</task-notification>")
+	clean := strings.NewReplacer("<system-reminder>", "", "</system-reminder>", "").Replace
+	return strings.TrimSpace(clean(before) + clean(after))
 }
 
 // contents reads a content value, which is a string or a list of blocks.
