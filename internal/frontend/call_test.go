@@ -280,6 +280,41 @@ func TestRequestKeysTellCallsApart(t *testing.T) {
 	}
 }
 
+// The form before a job and the questions of a job are rounds of one call.
+func TestTheRoundsOfACallHaveOneRequestKey(t *testing.T) {
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
+		asking := deploy
+		asking.AskFirst = json.RawMessage(`{"type":"object","properties":{"confirm":{"type":"boolean"}},"required":["confirm"]}`)
+		d.tools.Tools = []ipc.Tool{asking}
+		d.onSubmit = func(_ string, r ipc.SubmitRequest) (ipc.SubmitReply, error) {
+			if r.Answers == nil {
+				return ipc.SubmitReply{}, &ipc.Error{Code: ipc.CodeAnswers, Message: "deploy needs confirm"}
+			}
+			return ipc.SubmitReply{Job: *d.add(ipc.Job{Name: "deploy"})}, nil
+		}
+		round := func(state any, answers map[string]any) *pending {
+			params := map[string]any{"name": "deploy", "arguments": map[string]any{"env": "staging"}, "_meta": map[string]any{"claudecode/toolUseId": "a"}}
+			if state != nil {
+				params["requestState"], params["inputResponses"] = state, answers
+			}
+			return p.send("tools/call", params)
+		}
+		accept := map[string]any{"action": "accept", "content": map[string]any{"confirm": true}}
+		before := round(nil, nil).wait()
+		during := round(before.result["requestState"], map[string]any{"ask_first": accept})
+		time.Sleep(time.Second)
+		id := d.first()
+		d.ask(id, confirm("q1"))
+		after := round(during.wait().result["requestState"], map[string]any{"q1": accept})
+		time.Sleep(time.Second)
+		d.finish(id, stateSucceeded, "deployed\n", nil)
+		after.wait().must(t, "deployed")
+		if len(d.reqKeys) != 2 || d.reqKeys[0] != d.reqKeys[1] || len(d.jobs) != 1 {
+			t.Errorf("submitted with the keys %q, and there are %d jobs", d.reqKeys, len(d.jobs))
+		}
+	})
+}
+
 func TestAnErroredJobIsAProtocolError(t *testing.T) {
 	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
 		call := p.call("run_job", map[string]any{"command": "x"}, nil)
@@ -385,7 +420,7 @@ func TestCancellingATaskSaysWhetherAnybodySeesIt(t *testing.T) {
 			id := d.add(ipc.Job{}).ID
 			p.request("tasks/cancel", map[string]any{"taskId": id})
 			p.request("tasks/cancel", map[string]any{"taskId": id})
-			if c := d.cancels[0]; c.ID != id || c.Headless != headless || c.Reason == "" {
+			if c := d.cancels[0]; c.ID != id || c.Headless != headless || c.Reason == "" || c.Session != "session-1" {
 				t.Errorf("cancelled %+v", c)
 			}
 		})

@@ -77,6 +77,25 @@ func TestAResultIsDeliveredOnceWhenTheClientWasHeard(t *testing.T) {
 	}
 }
 
+// Whether a job is this session's is the daemon's to say, and may change.
+func TestAResultThatWasRefusedIsReportedWithItsNextReading(t *testing.T) {
+	bubble(t, withTasks, func(t *testing.T, d *fakeDaemon, p *peer) {
+		id := d.add(ipc.Job{Session: "the one before"}).ID
+		d.finish(id, stateSucceeded, "ok\n", nil)
+		for n := range 4 {
+			if n == 2 {
+				d.change(func() { d.find(id).Session = "session-1" })
+			}
+			p.request("tasks/get", map[string]any{"taskId": id})
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			if got, want := len(seen(d, &d.delivered)), min(n+1, 3); got != want {
+				t.Errorf("after reading %d times it was reported %d times, want %d", n+1, got, want)
+			}
+		}
+	})
+}
+
 func TestAWaitedCallDelivers(t *testing.T) {
 	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
 		call := p.call("run_job", map[string]any{"command": "x"}, nil)

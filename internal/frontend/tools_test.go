@@ -215,7 +215,7 @@ func TestCancelJob(t *testing.T) {
 		p.call("cancel_job", map[string]any{"job_id": short(id)}, nil).wait()
 		r := p.call("cancel_job", map[string]any{"job_id": id}, nil).wait()
 		r.must(t, "is being ended", "not undone")
-		if c := d.cancels[len(d.cancels)-1]; c.Headless || c.Reason == "" {
+		if c := d.cancels[len(d.cancels)-1]; c.Headless || c.Reason == "" || c.Session != "session-1" {
 			t.Errorf("cancelled %+v", c)
 		}
 		d.finish(id, stateSucceeded, "", nil)

@@ -66,6 +66,8 @@ func (r *rig) repeat(section, before, call, gets string) {
 				s.Spec.Project, s.Identity = "/other", []byte("same, but in /other")
 			case "with other arguments":
 				s.Spec.Argv, s.Identity = []string{"false"}, []byte("other")
+			case "without the key":
+				s.Key = ""
 			case "with an idempotency key", "with another key":
 				s.Key = "another"
 			case "from a shell":
