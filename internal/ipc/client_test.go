@@ -1,9 +1,12 @@
 package ipc
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -453,3 +456,45 @@ func TestADaemonThatHangsUpAtOnceIsRetried(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// FuzzReply holds that whatever answers on the socket, a call returns what it
+// asked for or an error that says what is wrong.
+func FuzzReply(f *testing.F) {
+	for _, m := range messages() {
+		b, err := json.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(200, "1", "", b)
+		f.Add(409, "1", "", b)
+	}
+	f.Add(503, "1", "1", []byte(`{"code":"unavailable","message":"jobd is stopping"}`))
+	f.Add(426, "2", "", []byte(`{"code":"version","message":"m","hint":"h"}`))
+	f.Add(200, "", "", []byte(`<html>`))
+	f.Add(500, "x", "", []byte(`{`))
+	f.Fuzz(func(t *testing.T, status int, protocol, leaving string, body []byte) {
+		c := New(Options{Socket: "unused"})
+		defer c.Close()
+		c.http = &http.Client{Transport: replies(func(*http.Request) *http.Response {
+			h := http.Header{}
+			h.Set(HeaderProtocol, protocol)
+			h.Set(headerLeaving, leaving)
+			return &http.Response{StatusCode: status, Status: "status", Header: h, Body: io.NopCloser(bytes.NewReader(body))}
+		})}
+		var job Job
+		err := c.send(t.Context(), routes[pathGet], "", GetRequest{ID: "a"}, &job)
+		var e *Error
+		switch {
+		case err == nil && status != http.StatusOK:
+			t.Errorf("status %d is no error", status)
+		case err != nil && (!errors.As(err, &e) || e.Message == ""):
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// replies answers requests without a connection.
+type replies func(*http.Request) *http.Response
+
+// RoundTrip implements [http.RoundTripper].
+func (r replies) RoundTrip(req *http.Request) (*http.Response, error) { return r(req), nil }

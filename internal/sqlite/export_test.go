@@ -184,3 +184,22 @@ func ParseInstant(s string) error {
 	_, err := parseInstant(s)
 	return err
 }
+
+// DecodeColumns reads the JSON of a row, whose spec has the right checksum, and
+// returns it as it would be written again.
+func DecodeColumns(spec, exit, stop, progress []byte) (again [4]string, err error) {
+	var j jobs.Job
+	if err := errors.Join(decodeSpec(spec, uint32(checksumOf(string(spec))), &j.Spec), decodeExit(exit, &j.Exit), decodeStop(stop, &j.Stop), decodeProgress(progress, &j.Progress)); err != nil {
+		return again, err
+	}
+	values := make([]any, 4)
+	var errs [4]error
+	values[0], errs[0] = encodeSpec(&j)
+	values[1], errs[1] = encodeExit(j.Exit)
+	values[2], errs[2] = encodeStop(j.Stop)
+	values[3], errs[3] = encodeProgress(j.Progress)
+	for i, v := range values {
+		again[i], _ = v.(string)
+	}
+	return again, errors.Join(errs[:]...)
+}

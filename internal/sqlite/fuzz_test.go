@@ -62,3 +62,34 @@ func FuzzInstant(f *testing.F) {
 		}
 	})
 }
+
+// What a row holds is read, or told to be damaged; and what was read is written
+// and read the same.
+func FuzzColumns(f *testing.F) {
+	const at = "2026-03-01T08:30:00.123456789Z 1 2 boot"
+	f.Add([]byte(`{"Tool":"run_job","Name":"true","Argv":["true"],"Dir":"/","Project":"/","Timeout":1000000000}`),
+		[]byte(`{"code":-1,"signal":15,"signal_name":"SIGTERM","stop_first":true,"at":"`+at+`"}`),
+		[]byte(`{"cause":"cancel","reason":"asked to","at":"`+at+`"}`),
+		[]byte(`{"done":3,"total":10,"text":"step","at":"`+at+`"}`))
+	f.Add([]byte(`{}`), []byte(nil), []byte(nil), []byte(nil))
+	f.Add([]byte(`{"Argv":["\ud800"]}`), []byte(`{"code":1e3}`), []byte(`[]`), []byte(`{"done":1e999}`))
+	f.Fuzz(func(t *testing.T, spec, exit, stop, progress []byte) {
+		first, err := sqlite.DecodeColumns(spec, exit, stop, progress)
+		if err != nil {
+			return
+		}
+		column := func(s string) []byte {
+			if s == "" {
+				return nil
+			}
+			return []byte(s)
+		}
+		second, err := sqlite.DecodeColumns(column(first[0]), column(first[1]), column(first[2]), column(first[3]))
+		if err != nil {
+			t.Fatalf("%q cannot be read again: %v", first, err)
+		}
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
