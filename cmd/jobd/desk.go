@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"unicode/utf8"
 
 	forms "jobd/internal/form"
 	"jobd/internal/jobs"
@@ -29,6 +30,9 @@ func (d desk) Question(ctx context.Context, job, ask string) (page.Question, boo
 
 // Answer implements [page.Desk].
 func (d desk) Answer(ctx context.Context, job, ask, value string) (string, error) {
+	if value == "" || !utf8.ValidString(value) {
+		return "A value is needed; to say no, press Decline.", nil
+	}
 	_, q, err := d.sup.OpenSecret(ctx, job, ask)
 	if err != nil {
 		return "", err
