@@ -218,11 +218,16 @@ func TestManyJobs_LeaveNothingBehindInTheDaemon(t *testing.T) {
 			var answers []<-chan rig.Message
 			for range min(n, 10) {
 				answers = append(answers, front.Start("tools/call", map[string]any{"name": "run_job",
-					"arguments": map[string]any{"command": "true", "idempotency_key": fmt.Sprint(total)}}))
+					"arguments": map[string]any{"command": "echo E >&2; exit 3", "idempotency_key": fmt.Sprint(total)}}))
 				total++
 			}
 			for _, answer := range answers {
-				if result := front.Result(<-answer); result.IsError {
+				// What a fast failure printed is there each time.
+				result := front.Result(<-answer)
+				if result.TaskID != "" { // on a machine with much to do
+					result = *front.UntilDone(time.Minute, result.TaskID).Result
+				}
+				if code := result.Meta.Job.ExitCode; code == nil || *code != 3 || !strings.Contains(result.Text(), "\nE\n") {
 					t.Fatalf("a job was answered with %q", result.Text())
 				}
 			}
@@ -269,13 +274,13 @@ func TestManyJobs_LeaveNothingBehindInTheDaemon(t *testing.T) {
 	lot := goroutines(t, r)
 	t.Logf("%d jobs: descriptors %d, then %d; goroutines %d, then %d; peak memory %.1f MB, then %.1f MB; %d bundles of %d bytes each; %d bytes of log",
 		total, open, after, few, lot, memory, memoryAfter, len(bundles), size/int64(len(bundles)), log.Size())
-	if after > open+2 {
+	if after > open+10 { // those of the database are opened as they are needed
 		t.Errorf("there were %d descriptors and are %d", open, after)
 	}
 	if lot > few+3 {
 		t.Errorf("there were %d goroutines and are %d", few, lot)
 	}
-	if len(bundles) != total || size/int64(len(bundles)) > 32<<10 {
+	if len(bundles) != total || size/int64(len(bundles)) > 40<<10 {
 		t.Errorf("%d jobs have %d bundles of %d bytes", total, len(bundles), size)
 	}
 	if log.Size() > 64<<10 {

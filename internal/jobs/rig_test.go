@@ -31,6 +31,7 @@ type rig struct {
 	path   string
 	max    int
 	wrap   func(jobs.Store) jobs.Store // nil = the database itself
+	held   func(*runner) jobs.Runner   // nil = the runner itself
 	again  func(context.Context, jobs.Job) (jobs.Submission, error)
 	news   []jobs.Notice
 	newsMu sync.Mutex
@@ -69,7 +70,11 @@ func (r *rig) start() {
 	if r.wrap != nil {
 		store = r.wrap(db)
 	}
-	r.sup = jobs.NewSupervisor(jobs.Options{Store: store, Runner: r.runner, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler), Forms: form.Forms{},
+	var held jobs.Runner = r.runner
+	if r.held != nil {
+		held = r.held(r.runner)
+	}
+	r.sup = jobs.NewSupervisor(jobs.Options{Store: store, Runner: held, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler), Forms: form.Forms{},
 		MaxRunning: r.max, Retention: 30 * 24 * time.Hour, Rerun: r.again, Notify: func(n jobs.Notice) {
 			r.newsMu.Lock()
 			defer r.newsMu.Unlock()
