@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"jobd/internal/e2e/claudecode"
 	"jobd/internal/e2e/rig"
 )
@@ -187,7 +189,7 @@ func TestPlugin_IsValid(t *testing.T) {
 		t.Errorf("plugin.json leads to %q (%v)", link, err)
 	}
 	i := newInstallation(t)
-	if out := i.claude.Run("plugin", "validate", "--strict", root); out.Code != 0 {
+	if out := i.claude.Run("plugin", "validate", "--strict", "--profile", "directory", root); out.Code != 0 {
 		t.Errorf("claude plugin validate says:\n%s%s", out.Stdout, out.Stderr)
 	}
 }
@@ -233,4 +235,55 @@ func tree(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// What was not made by make install stays: other servers and plugins, settings,
+// and files that somebody put beside the programs.
+func TestUninstall_LeavesWhatIsNotItsOwn(t *testing.T) {
+	i := newInstallation(t)
+	i.must("mcp", "add", "-s", "user", "other", "--", "/bin/true")
+	other := i.rig.Dir + "/other-market"
+	for path, text := range map[string]string{
+		"/.claude-plugin/marketplace.json":     `{"name":"others","owner":{"name":"x"},"plugins":[{"name":"notes","source":"./notes","description":"x"}]}`,
+		"/notes/.claude-plugin/plugin.json":    `{"name":"notes","version":"1.0.0","description":"x","author":{"name":"x"}}`,
+		"/notes/commands/take-a-note.md":       "---\ndescription: x\n---\nx\n",
+		"/notes/.claude-plugin/.keep-this-dir": "",
+	} {
+		if err := os.MkdirAll(filepath.Dir(other+path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(other+path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.must("plugin", "marketplace", "add", other)
+	i.must("plugin", "install", "notes@others")
+	config, settings := read(t, i.rig.Home+"/.claude.json"), read(t, i.rig.Home+"/.claude/settings.json")
+
+	i.make("install-plugin")
+	mine := i.lib + "/mine.txt"
+	if err := os.WriteFile(mine, []byte("kept\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := i.make("uninstall"); !strings.Contains(said, "holds files that are not jobd's") {
+		t.Errorf("make uninstall says:\n%s", said)
+	}
+	if string(read(t, mine)) != "kept\n" {
+		t.Error("a file beside the programs was changed")
+	}
+	if list, err := os.ReadDir(i.lib); err != nil || len(list) != 1 {
+		t.Errorf("beside it there is %v (%v)", list, err)
+	}
+	if now := read(t, i.rig.Home+"/.claude.json"); servers(t, now) != servers(t, config) {
+		t.Errorf("the servers are %s, not %s", servers(t, now), servers(t, config))
+	}
+	var before, after map[string]any
+	decode(t, settings, &before)
+	decode(t, read(t, i.rig.Home+"/.claude/settings.json"), &after)
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the settings differ from before (-before +after):\n%s", diff)
+	}
+	if list := i.must("plugin", "list"); !strings.Contains(list, "notes@others") || strings.Contains(list, "jobd@") {
+		t.Errorf("the plugins are:\n%s", list)
+	}
 }

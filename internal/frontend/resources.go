@@ -41,9 +41,10 @@ func (f *Frontend) listResources(ctx context.Context) (*mcp.ListResourcesResult,
 	}
 	for _, job := range reply.Jobs {
 		name := oneLine(job.Name, maxName)
+		// Claude Code's menu of mentions shows the description, and little of it.
 		list.Resources = append(list.Resources,
-			&mcp.Resource{URI: jobURI(job.ID), Name: "job " + short(job.ID), Title: name, Description: job.State + ": " + oneLine(job.StatusMessage, 100), MIMEType: "text/plain"},
-			&mcp.Resource{URI: outputURI(job.ID), Name: "output of job " + short(job.ID), Title: "Output of " + name, MIMEType: "text/plain"})
+			&mcp.Resource{URI: jobURI(job.ID), Name: "job " + short(job.ID), Title: name, Description: oneLine(job.Name, 40) + ", " + job.State + ": " + oneLine(job.StatusMessage, 100), MIMEType: "text/plain"},
+			&mcp.Resource{URI: outputURI(job.ID), Name: "output of job " + short(job.ID), Title: "Output of " + name, Description: "output of " + oneLine(job.Name, 40), MIMEType: "text/plain"})
 	}
 	return list, nil
 }
