@@ -19,7 +19,7 @@ func (a *api) Ask(ctx context.Context, r ipc.AskRequest) (ipc.Answer, error) {
 	if r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout.Milliseconds() {
 		return ipc.Answer{}, &ipc.Error{Code: ipc.CodeInvalid, Message: fmt.Sprintf("a question cannot have a deadline of %d ms", r.TimeoutMS)}
 	}
-	q, err := a.sup.Ask(ctx, r.Job, jobs.Ask{ID: r.ID, Message: r.Message, Schema: r.Schema, Secret: r.Secret,
+	q, err := a.sup.Ask(ctx, r.Job, jobs.Ask{ID: r.ID, Key: r.Key, Message: r.Message, Schema: r.Schema, Secret: r.Secret,
 		Timeout: time.Duration(r.TimeoutMS) * time.Millisecond, OnTimeout: jobs.OnTimeout(r.OnTimeout)})
 	if err != nil {
 		return ipc.Answer{}, wireError(err)

@@ -22,6 +22,7 @@ import (
 type askFlags struct {
 	fields              []string
 	schema, onTimeout   string
+	key                 string
 	timeout             span
 	secret, raw, asJSON bool
 }
@@ -68,12 +69,13 @@ or without echo by 'jobd answer'.`,
 			if err != nil {
 				return err
 			}
-			return ask(cmd.Context(), c, f, fm, ipc.AskRequest{Message: args[0], Schema: schema, Secret: f.secret, OnTimeout: f.onTimeout})
+			return ask(cmd.Context(), c, f, fm, ipc.AskRequest{Key: f.key, Message: args[0], Schema: schema, Secret: f.secret, OnTimeout: f.onTimeout})
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.fields, "field", "f", nil, "ask for `NAME:TYPE`; may be repeated")
 	flags.StringVar(&f.schema, "schema", "", "the fields as JSON Schema, from `FILE` (- is standard input)")
+	flags.StringVar(&f.key, "key", "", "call the question `NAME`, for jobd answer --question (default: q1, q2, …)")
 	flags.Var(&f.timeout, "timeout", "how long to wait (default: the job's question timeout, 1h)")
 	flags.StringVar(&f.onTimeout, "on-timeout", "", "then `fail` the job, take the default values, or continue the job (default: fail)")
 	flags.BoolVar(&f.secret, "secret", false, "the answer is a secret")

@@ -63,11 +63,11 @@ func TestAskSendsWhatTheFlagsSay(t *testing.T) {
 		}
 		return ipc.Answer{State: "answered", Content: json.RawMessage(`{"value":"s3cret"}`)}, nil
 	}
-	got := invocation{daemon: d, env: inJob}.call(t, "ask", "Token?", "--secret", "--raw", "--timeout", "90s", "--on-timeout", "continue")
+	got := invocation{daemon: d, env: inJob}.call(t, "ask", "Token?", "--secret", "--raw", "--timeout", "90s", "--on-timeout", "continue", "--key", "token")
 	if got != (outcome{0, "s3cret\n", ""}) {
 		t.Fatalf("got %+v", got)
 	}
-	want := ipc.AskRequest{Job: idA, Message: "Token?", Schema: json.RawMessage(`{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`),
+	want := ipc.AskRequest{Job: idA, Key: "token", Message: "Token?", Schema: json.RawMessage(`{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`),
 		Secret: true, TimeoutMS: 90000, OnTimeout: "continue"}
 	r := (*asked)[0]
 	if len(r.ID) < 20 {

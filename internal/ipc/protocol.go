@@ -265,7 +265,8 @@ type DeliveredRequest struct {
 // AskRequest opens a question, or finds the one that was opened with its ID.
 type AskRequest struct {
 	Job       string          `json:"job"`
-	ID        string          `json:"id"` // made by the asker, random
+	ID        string          `json:"id"`            // made by the asker, random
+	Key       string          `json:"key,omitempty"` // what answers name; "" = q1, q2, …
 	Message   string          `json:"message"`
 	Schema    json.RawMessage `json:"schema,omitempty"`
 	Secret    bool            `json:"secret,omitempty"`

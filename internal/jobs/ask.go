@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // An Ask is what an asker says of its question.
 type Ask struct {
 	ID        string // made by the asker, random
+	Key       string // what the question is to be known by; "" = q1, q2, …
 	Message   string
 	Schema    json.RawMessage
 	Secret    bool
@@ -23,6 +26,12 @@ type Ask struct {
 // maxAskID bounds the length of an asker's id.
 const maxAskID = 128
 
+// A given key is a word that cannot be taken for one of jobd's own, q1, q2, ….
+var (
+	keyShape = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,39}$`)
+	ownKey   = regexp.MustCompile(`^q[0-9]+$`)
+)
+
 // Ask opens a question of a running job, or finds the one that its asker
 // opened with the same ID. A refused question leaves the job as it is.
 func (s *Supervisor) Ask(ctx context.Context, id string, a Ask) (Question, error) {
@@ -31,6 +40,9 @@ func (s *Supervisor) Ask(ctx context.Context, id string, a Ask) (Question, error
 	}
 	if a.Message == "" {
 		return Question{}, &Error{Kind: ErrInvalid, Message: "a question needs a message"}
+	}
+	if a.Key != "" && (!keyShape.MatchString(a.Key) || ownKey.MatchString(a.Key)) {
+		return Question{}, &Error{Kind: ErrInvalid, Message: fmt.Sprintf("a question cannot have the key %q; use a word of up to 40 letters, digits and _ that begins with a letter and is not like q1", a.Key)}
 	}
 	if err := s.forms.Check(a.Schema, a.Secret); err != nil {
 		return Question{}, err
@@ -66,7 +78,7 @@ func (s *Supervisor) Ask(ctx context.Context, id string, a Ask) (Question, error
 			}
 		}
 		q.Number = j.lastNumber() + 1
-		q.Key = "q" + strconv.Itoa(q.Number)
+		q.Key = j.newKey(a.Key, q.Number)
 		j.Questions = append(j.Questions[:len(j.Questions):len(j.Questions)], q)
 		opened = true
 		return j.Apply(EventAsked, q.Asked, a.Message)
@@ -455,8 +467,27 @@ func (j *Job) edit(ask string, now Instant, change func(*Question)) error {
 func (j *Job) reopen(ask, fault string, now Instant) error {
 	n := j.lastNumber() + 1
 	return j.edit(ask, now, func(q *Question) {
-		q.Number, q.Key, q.Fault = n, "q"+strconv.Itoa(n), fault
+		given := ""
+		if !ownKey.MatchString(q.Key) {
+			given, _, _ = strings.Cut(q.Key, "-")
+		}
+		q.Number, q.Key, q.Fault = n, j.newKey(given, n), fault
 	})
+}
+
+// newKey makes the n-th key of the job, which none of its questions has had: of
+// the given one if that is not "", with the number behind it from its second
+// use on.
+func (j *Job) newKey(given string, n int) string {
+	if given == "" {
+		return "q" + strconv.Itoa(n)
+	}
+	for _, q := range j.Questions {
+		if used, _, _ := strings.Cut(q.Key, "-"); used == given {
+			return given + "-" + strconv.Itoa(n)
+		}
+	}
+	return given
 }
 
 // close ends an open question; the job goes on when it was the last.

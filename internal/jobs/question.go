@@ -22,8 +22,9 @@ type Question struct {
 	// ID is made by the asker, unique within the job: it may ask again with it
 	// and gets the same question.
 	ID string
-	// Key names the question to clients. It is new each time the question
-	// reopens after a bad answer, for a client never shows a key twice.
+	// Key names the question to clients: q1, q2, …, or what the asker calls it.
+	// It is new each time the question reopens after a bad answer, for a client
+	// never shows a key twice.
 	Key string
 	// Number is the Key's number within the job, from 1; every key counts.
 	Number int

@@ -2,6 +2,9 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +72,41 @@ func TestTheQuestionThatEndedAJobIsKnown(t *testing.T) {
 		}
 		if q := fatal(r.is(declined.ID, jobs.Cancelled)); q != nil {
 			t.Errorf("a cancelled job ended by %+v", q)
+		}
+	})
+}
+
+func TestAQuestionIsKnownByTheKeyThatItsAskerGives(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		j := r.submit()
+		named := func(id, key string) jobs.Ask {
+			a := question(id)
+			a.Key = key
+			return a
+		}
+		r.ask(j.ID, named("a", "confirm"))
+		r.ask(j.ID, question("b"))
+		// No key is used twice, whether its question is open, reopened or closed.
+		r.ask(j.ID, named("c", "confirm"))
+		if taken, fault, err := r.sup.Answer(context.Background(), j.ID, jobs.Reply{Question: "confirm", Content: []byte(`{"ok":"yes"}`)}); taken || fault == "" || err != nil {
+			t.Fatalf("%t %q %v", taken, fault, err)
+		}
+		r.answer(j.ID, "confirm-3", `{"ok":true}`)
+		r.ask(j.ID, named("d", "confirm"))
+		asking := r.is(j.ID, jobs.Waiting)
+		var keys []string
+		for _, q := range asking.Open() {
+			keys = append(keys, q.Key)
+		}
+		if want := []string{"confirm-4", "q2", "confirm-5"}; !slices.Equal(keys, want) {
+			t.Errorf("the open questions are %q, want %q", keys, want)
+		}
+		r.answer(j.ID, "confirm-4", `{"ok":true}`)
+
+		for _, key := range []string{"q7", "1st", "a-b", "a b", strings.Repeat("k", 41)} {
+			if _, err := r.sup.Ask(context.Background(), j.ID, named("e", key)); !errors.Is(err, jobs.ErrInvalid) {
+				t.Errorf("the key %q gave %v", key, err)
+			}
 		}
 	})
 }
