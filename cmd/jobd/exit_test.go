@@ -99,6 +99,7 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"result"}, "jobd: name a job by its id, "},
 		{[]string{"result", "--text", "a", "--mcp", "b"}, "jobd: --text, --json, --file, --mcp and --protocol-error exclude each other"},
 		{[]string{"result", "--code", "3", "aa"}, "jobd: --code goes with --protocol-error"},
+		{[]string{"result", "--data", "3", "aa"}, "jobd: --data goes with --protocol-error"},
 		{[]string{"answer", "aa", "yes"}, `jobd: "yes" is no answer; write FIELD=VALUE`},
 		{[]string{"answer", "aa", "a=b", "--decline"}, "jobd: --decline, --stdin and FIELD=VALUE exclude each other"},
 		{[]string{"ask"}, "jobd: there is no question; "},

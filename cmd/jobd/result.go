@@ -24,6 +24,7 @@ import (
 type resultFlags struct {
 	text, file, mcp, raised *string
 	json                    jsonFlag
+	data                    string
 	code                    int
 }
 
@@ -86,6 +87,7 @@ text. On a terminal text is made safe as 'jobd logs --help' says.`,
 	f.mcp = flags.String("mcp", "", "set the result to the CallToolResult `RESULT`")
 	f.raised = flags.String("protocol-error", "", "fail the task with `MESSAGE`")
 	flags.IntVar(&f.code, "code", -32000, "the JSON-RPC error `code` of --protocol-error")
+	flags.StringVar(&f.data, "data", "", "the JSON `VALUE` that is the data of --protocol-error")
 	flags.Var(&f.json, "json", "set the result to the JSON `VALUE`; after an ID: print it as a JSON object")
 	// The value may be missing, as it is when a result is read.
 	flags.Lookup("json").NoOptDefVal = "\x00"
@@ -118,6 +120,8 @@ func result(cmd *cobra.Command, c *cli, f resultFlags, args []string) error {
 		return setResult(cmd.Context(), c, cmd.Flags(), f)
 	case cmd.Flags().Changed("code"):
 		return usagef(cmd, "--code goes with --protocol-error")
+	case cmd.Flags().Changed("data"):
+		return usagef(cmd, "--data goes with --protocol-error")
 	case len(args) == 0 && c.getenv("JOBD_JOB_ID") != "":
 		return usagef(cmd, "say what the result of this job is, for example: jobd result --text done; or name another job")
 	}
@@ -149,12 +153,16 @@ func setResult(ctx context.Context, c *cli, flags *pflag.FlagSet, f resultFlags)
 		r.Body, err = valueOrInput(c, *f.mcp)
 	case flags.Changed("protocol-error"):
 		r.Kind = "error"
+		if flags.Changed("data") && !json.Valid([]byte(f.data)) {
+			return fmt.Errorf("the value of --data is not one JSON value: %s", clipped([]byte(f.data)))
+		}
 		var message []byte
 		if message, err = valueOrInput(c, *f.raised); err == nil {
 			r.Body, err = json.Marshal(struct {
-				Code    int    `json:"code"`
-				Message string `json:"message"`
-			}{f.code, string(message)})
+				Code    int             `json:"code"`
+				Message string          `json:"message"`
+				Data    json.RawMessage `json:"data,omitempty"`
+			}{f.code, string(message), json.RawMessage(f.data)})
 		}
 	default:
 		r.Kind, r.Body, err = resultOfFile(c, *f.file)

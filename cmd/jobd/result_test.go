@@ -44,6 +44,7 @@ func TestResultInsideAJobSetsIt(t *testing.T) {
 		{"an image", []string{"--file", file("a.bin", onePixel)}, "", "mcp", `{"content":[{"type":"image","data":"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAA=","mimeType":"image/png"}]}`},
 		{"a whole result", []string{"--mcp", `{"content":[]}`}, "", "mcp", `{"content":[]}`},
 		{"a protocol error", []string{"--protocol-error", "no such branch"}, "", "error", `{"code":-32000,"message":"no such branch"}`},
+		{"a protocol error with data", []string{"--protocol-error", "no", "--data", `{"a":[1]}`}, "", "error", `{"code":-32000,"message":"no","data":{"a":[1]}}`},
 		{"a protocol error with a code", []string{"--protocol-error", "no", "--code", "-32602"}, "", "error", `{"code":-32602,"message":"no"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
