@@ -52,8 +52,8 @@ func (f *Frontend) run(ctx context.Context, call *mcptasks.Call, w wanted) (mcpt
 	if st.Job != "" {
 		return f.goOn(ctx, call, w, st)
 	}
-	if st.AskFirst {
-		content, refusal := firstAnswers(call)
+	if response, ok := call.Answers[askFirstKey]; st.AskFirst && ok { // without it, it is asked for again
+		content, refusal := firstAnswers(response)
 		if refusal != "" {
 			return mcptasks.Result(toolError(refusal)), nil
 		}
@@ -175,12 +175,8 @@ func (f *Frontend) askFirst(call *mcptasks.Call, w wanted, st callState, refused
 
 // firstAnswers reads what the person gave before the job exists, or says why
 // there will be none.
-func firstAnswers(call *mcptasks.Call) (content json.RawMessage, refusal string) {
+func firstAnswers(response mcptasks.InputResponse) (content json.RawMessage, refusal string) {
 	const nothing = "nothing was started."
-	response, ok := call.Answers[askFirstKey]
-	if !ok {
-		return nil, "The form that this tool shows first was not answered; " + nothing
-	}
 	e, err := response.Elicitation()
 	switch {
 	case err != nil:

@@ -215,6 +215,19 @@ func TestAskFirst(t *testing.T) {
 			t.Errorf("got %+v, submitted %+v", r, d.submits)
 		}
 	})
+	bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) { // an answer to something else
+		d.tools.Tools = []ipc.Tool{asking}
+		d.onSubmit = func(string, ipc.SubmitRequest) (ipc.SubmitReply, error) { return ipc.SubmitReply{}, need }
+		r := p.call("deploy", nil, nil).wait()
+		for range 5 {
+			if r.result["resultType"] != "input_required" {
+				t.Fatalf("it is not asked again: %+v", r)
+			}
+			r = p.send("tools/call", map[string]any{"name": "deploy", "requestState": r.result["requestState"],
+				"inputResponses": map[string]any{"other": map[string]any{"action": "accept"}}}).wait()
+		}
+		r.must(t, "deploy needs the argument confirm") // not for ever
+	})
 	for _, action := range []string{"decline", "cancel"} {
 		bubble(t, withForms, func(t *testing.T, d *fakeDaemon, p *peer) {
 			r := round(t, d, p, map[string]any{"action": action})

@@ -204,10 +204,10 @@ func (e *Extension) ask(ctx context.Context, call *Call, a askAnswer) (*reply, e
 // resume finds the round that a repeated call continues.
 func (e *Extension) resume(ctx context.Context, call *Call, p *mcp.CallToolParamsRaw) error {
 	if p.RequestState == "" {
-		if p.InputResponses != nil {
-			return invalid(`"inputResponses" came without the "requestState" that belongs to it`)
-		}
-		return nil
+		// Answers that belong to nothing are of no use: the tool asks (again).
+		// SEP-2322 "Error Handling" prefers that to an error.
+		_, err := call.Client.request.inputResponses(p.InputResponses)
+		return err
 	}
 	round, err := e.opts.Tokens.Redeem(ctx, p.RequestState)
 	if errors.Is(err, ErrBadToken) {

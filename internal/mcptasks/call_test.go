@@ -237,7 +237,7 @@ func TestARequestStateIsGoodOnceAndForItsCallOnly(t *testing.T) {
 		"used":             p.repeat("ask", arguments, answers, used, undeclared),
 		"forged":           p.repeat("ask", arguments, answers, strings.Repeat("A", len(used)), undeclared),
 		"longer":           p.repeat("ask", arguments, answers, used+"A", undeclared),
-		"of nothing":       p.call("tools/call", `{"name":"ask","arguments":{"a":1},"inputResponses":`+answers+`,`+undeclared+`}`),
+		"of nothing":       p.call("tools/call", `{"name":"ask","arguments":{"a":1},"inputResponses":5,`+undeclared+`}`),
 		"of wrong answers": p.call("tools/call", `{"name":"ask","arguments":{"a":1},"requestState":"x","inputResponses":[],`+undeclared+`}`),
 		"of no string":     p.call("tools/call", `{"name":"ask","arguments":{"a":1},"requestState":5,`+undeclared+`}`),
 	} {
@@ -247,6 +247,9 @@ func TestARequestStateIsGoodOnceAndForItsCallOnly(t *testing.T) {
 	}
 	if calls != before {
 		t.Errorf("the handler was called %d times for states that are no good", calls-before)
+	}
+	if m := p.call("tools/call", `{"name":"ask","arguments":{"a":1},"inputResponses":`+answers+`,`+undeclared+`}`); m.field("resultType") != "input_required" {
+		t.Errorf("answers without a state are not asked for again: %s", m.line)
 	}
 	for name, use := range map[string]func(string) message{
 		"for other arguments": func(s string) message { return p.repeat("ask", `{"a":2}`, answers, s, undeclared) },
