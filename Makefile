@@ -7,9 +7,11 @@ GO ?= go
 TESTFLAGS ?=
 # Further arguments of bench, e.g. BENCHFLAGS=-short for a quick look.
 BENCHFLAGS ?=
-# How long each fuzz target runs, and what "make soak" does: seeds from SEED on,
+# How long each fuzz target runs, in CI and in "make soak", and what else that
+# does: seeds from SEED on,
 # jobs of each of four workers, kills at a job's end.
 FUZZTIME ?= 10s
+SOAKFUZZ ?= 3m
 SEED ?= 1
 RUNS ?= 5
 JOBS ?= 100
@@ -21,7 +23,7 @@ GOLANGCI = $(TOOLS)/bin/golangci-lint
 CLAUDE ?= $(or $(wildcard $(TOOLS)/npm/node_modules/.bin/claude),$(shell command -v claude))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race e2e conformance fuzz lint fmt tidy golden bench soak ci install install-plugin uninstall
+.PHONY: help build test race e2e conformance fuzz lint fmt tidy golden bench soak vulncheck ci install install-plugin uninstall
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
@@ -48,8 +50,8 @@ race: ## the same with the race detector
 e2e: ## test the real binaries, with the real Claude Code; needs tmux
 	CLAUDE='$(CLAUDE)' JOBD_TOOLS='$(TOOLS)' $(GO) test -tags e2e -count=1 -timeout 20m -parallel 3 $(TESTFLAGS) ./internal/e2e/...
 
-conformance: ## run the official MCP conformance suite and peer clients; needs npm packages
-	JOBD_TOOLS='$(TOOLS)' bash internal/mcptasks/conformance.sh
+conformance: ## run the official MCP conformance suite; needs npm packages
+	JOBD_TOOLS='$(TOOLS)' scripts/conformance.sh
 
 fuzz: ## run every fuzz target for FUZZTIME
 	scripts/fuzz.sh '$(FUZZTIME)'
@@ -70,9 +72,13 @@ golden: ## write generated docs and golden files anew
 bench: build ## measure, into docs/benchmarks.md
 	JOBD_TOOLS='$(TOOLS)' GO='$(GO)' internal/bench/bench.sh $(BENCHFLAGS)
 
-soak: ## kill things at random, and flood, long: SEED, RUNS, JOBS, ENDS
+soak: ## kill things at random, flood and fuzz, long: SEED, RUNS, JOBS, ENDS, SOAKFUZZ
 	SEED='$(SEED)' RUNS='$(RUNS)' JOBS='$(JOBS)' ENDS='$(ENDS)' WHOLE=1 SUBMITS=200 FLOOD=30 OUTPUT=1024 MANY=1000 $(GO) test -tags e2e -count=1 -timeout 4h -v \
 		-run 'TestSoak|AtAJobsEnd|AtAnyPoint|TestFlood|TestHuge|TestManyJobs' ./internal/e2e/
+	scripts/fuzz.sh '$(SOAKFUZZ)'
+
+vulncheck: ## look for known vulnerabilities in what is linked; needs https://vuln.go.dev
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/...
 
 ci: ## what a submission must pass
 	bash .ci/run

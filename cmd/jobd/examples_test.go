@@ -200,7 +200,7 @@ func TestExampleImport(t *testing.T) {
 	}
 	res := s.await(job.ID, "final")
 	var first struct{ Imported, Known, Faulty int }
-	if err := json.Unmarshal([]byte(counts(res, "cancelled")), &first); err != nil || first.Imported < 3 || first.Imported >= 200 {
+	if err := json.Unmarshal([]byte(counts(res, "cancelled")), &first); err != nil || first.Imported < 2 || first.Imported >= 200 {
 		t.Errorf("cancelled after %+v, %v", first, err)
 	}
 	s.jobs(strings.Replace(slow, "0.05", "0", 1))
@@ -268,7 +268,7 @@ func TestConformanceJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res := s.await(reply.Job.ID, "final"); !strings.Contains(string(res.Tail.Data), "Alice") {
-		t.Errorf("test_tool_with_task printed %q", res.Tail.Data)
+	if got, want := text(t, s.await(reply.Job.ID, "final"), "succeeded"), `{"content":[{"type":"text","text":"Hello, Alice, from the background"}]}`; got != want {
+		t.Errorf("test_tool_with_task: %s", got)
 	}
 }
