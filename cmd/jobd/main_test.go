@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"jobd/internal/shim"
 )
 
@@ -45,7 +47,12 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	testBin = dir
-	return m.Run()
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // copyFile links where it can.
