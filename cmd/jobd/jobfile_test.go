@@ -90,7 +90,8 @@ func (s *toolSite) request(tool string, arguments any) ipc.SubmitRequest {
 		s.t.Fatal(err)
 	}
 	var environ []byte
-	for _, kv := range s.env("JOBD_ARG_leak=of another job") {
+	// A program with the race detector stays for a second at its end, unless told.
+	for _, kv := range s.env("JOBD_ARG_leak=of another job", "GORACE=atexit_sleep_ms=0") {
 		environ = append(append(environ, kv...), 0)
 	}
 	return ipc.SubmitRequest{Tool: tool, Arguments: js, Project: s.project, Session: s.session, Environ: environ, Umask: 0o077}

@@ -6,7 +6,7 @@ file=$1 dry_run=$2
 touch imported.csv
 
 total=$(grep -c '' "$file" || true)
-imported=0 known=0 faulty=0 line=0
+imported=0 known=0 faulty=0 line=0 told=-1
 report() {
 	jobd result --json "{\"lines\": $line, \"imported\": $imported, \"known\": $known, \"faulty\": $faulty, \"dry_run\": $dry_run}"
 }
@@ -15,7 +15,11 @@ trap 'report; exit 143' TERM
 
 while IFS= read -r row || [ -n "$row" ]; do
 	line=$((line + 1))
-	jobd progress -- "$line/$total" "${row%%,*}"
+	# Once a second is enough: more is not shown, and takes time.
+	if [ "$SECONDS" -ne "$told" ]; then
+		told=$SECONDS
+		jobd progress -- "$line/$total" "${row%%,*}"
+	fi
 	if ! [[ $row =~ ^[^,]+,[^,@[:space:]]+@[^,@[:space:]]+$ ]]; then
 		echo "line $line is faulty: $row" >&2
 		faulty=$((faulty + 1))
@@ -27,5 +31,6 @@ while IFS= read -r row || [ -n "$row" ]; do
 		sleep "$PAUSE"
 	fi
 done <"$file"
+jobd progress "$line/$total"
 report
 [ "$faulty" -eq 0 ]
