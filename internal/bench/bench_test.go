@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +26,8 @@ var into = flag.String("page", "", "the page to write, with its plots in a folde
 
 // bench is one run.
 type bench struct {
+	t    *testing.T // of the whole run
 	page *page
-	// bin is the directory of the programs.
-	bin string
 }
 
 // parts are measured in this order.
@@ -56,7 +54,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestBench(t *testing.T) {
-	b := &bench{page: newPage(t), bin: rig.Bin(t)}
+	b := &bench{t: t, page: newPage(t)}
 	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) { part.run(b, t) })
 	}
@@ -76,9 +74,13 @@ func n(times int) int {
 }
 
 // daemon starts a daemon in an installation of its own, with this configuration.
+// Its processes end with the part, its files stay until the end of the run: for
+// minutes after many files were deleted, ext4 looks long for the place of each
+// new one, and not all that is compared makes as many.
 func (b *bench) daemon(t *testing.T, config ...string) (*rig.Rig, *ipc.Client) {
 	t.Helper()
-	r := rig.New(t)
+	r := rig.New(b.t).For(t)
+	t.Cleanup(func() { endAll(t, "HOME="+r.Home) })
 	if err := os.MkdirAll(r.State, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -141,13 +143,12 @@ func block(t testing.TB, r *rig.Rig, c *ipc.Client) {
 	rig.Until(t, 10*time.Second, "the first job runs", func() bool { return get(t, c, id).State == "running" })
 }
 
-// scratch returns a folder on the disk that the state directories are on.
-func scratch(t testing.TB) string {
+// scratch returns a folder on the disk that the state directories are on, for
+// the whole run.
+func (b *bench) scratch(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "jobd-bench-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return filepath.Clean(dir)
+	must(t, err)
+	b.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }

@@ -12,7 +12,7 @@ import (
 
 // limits measures what no program of this kind can be faster than.
 func (b *bench) limits(t *testing.T) {
-	dir := scratch(t)
+	dir := b.scratch(t)
 	var fsyncs, forks, round sample
 
 	sync, done := fsyncer(t, dir)

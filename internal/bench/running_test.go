@@ -45,7 +45,7 @@ func (b *bench) trueJob(t *testing.T) {
 
 // spooled returns how many jobs a second task-spooler takes and runs.
 func (b *bench) spooled(t *testing.T, jobs int) float64 {
-	dir := scratch(t)
+	dir := b.scratch(t)
 	tsp := func(args ...string) {
 		cmd := exec.Command("tsp", args...)
 		cmd.Env = append(os.Environ(), "TS_SOCKET="+dir+"/socket", "TMPDIR="+dir, "TS_SLOTS=8")
@@ -141,7 +141,6 @@ func (b *bench) running(t *testing.T) {
 		[]string{"`jobd status`, p50 (p99)", fmt.Sprintf("%s (%s)", show(command.p50()), show(command.p99()))},
 		[]string{"submit of another that runs at once, p50 (p99)", fmt.Sprintf("%s (%s)", show(submits.p50()), show(submits.p99()))})
 	b.page.aim("memory of a shim, RSS", "≤ 4 MB", megabytes(shim.rss), shim.rss*1024 <= 4e6)
-	r.Jobd("stop", "--kill-jobs")
 }
 
 // output measures how fast the output of a job is taken, against the same

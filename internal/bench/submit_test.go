@@ -49,7 +49,7 @@ func (b *bench) submit(t *testing.T) {
 		all, perSecond := inFlight(1, n(100), func() { r.Jobd("run", "--", "true") })
 		cli = append(cli, all...)
 		add("cli", perSecond)
-		r.Jobd("stop", "--kill-jobs")
+		endAll(t, "HOME="+r.Home)
 
 		all, perSecond = b.spooler(t, n(200))
 		tsp = append(tsp, all...)
@@ -58,7 +58,7 @@ func (b *bench) submit(t *testing.T) {
 		nq = append(nq, all...)
 		add("nq", perSecond)
 
-		dir := scratch(t)
+		dir := b.scratch(t)
 		sync, done := fsyncer(t, dir)
 		_, perSecond = inFlight(1, n(500), sync)
 		done()
@@ -96,7 +96,7 @@ func (b *bench) submit(t *testing.T) {
 
 // spooler queues jobs with task-spooler, one after the other.
 func (b *bench) spooler(t *testing.T, times int) (sample, float64) {
-	dir := scratch(t)
+	dir := b.scratch(t)
 	tsp := func(args ...string) {
 		cmd := exec.Command("tsp", args...)
 		cmd.Env = append(os.Environ(), "TS_SOCKET="+dir+"/socket", "TMPDIR="+dir)
@@ -111,7 +111,7 @@ func (b *bench) spooler(t *testing.T, times int) (sample, float64) {
 
 // nq queues jobs with nq, one after the other.
 func (b *bench) nq(t *testing.T, times int) (sample, float64) {
-	dir := scratch(t)
+	dir := b.scratch(t)
 	nq := func(args ...string) {
 		cmd := exec.Command("nq", args...)
 		cmd.Env = append(os.Environ(), "NQDIR="+dir, "HOME="+dir)
