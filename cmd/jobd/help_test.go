@@ -56,7 +56,7 @@ func calls(t *testing.T, text string) [][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bash, "--norc", "-c", `jobd() { printf '%s\0' "$@" >>"$HOME/calls"; printf '\n' >>"$HOME/calls"; echo 3f2a9c1d; }`+"\n"+text)
+	cmd := exec.Command(bash, "--norc", "-c", `mkdir() { :; }; jobd() { printf '%s\0' "$@" >>"$HOME/calls"; printf '\n' >>"$HOME/calls"; echo 3f2a9c1d; }`+"\n"+text)
 	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + dir}
 	// Where an example writes to.
 	if err := os.MkdirAll(dir+"/.config/jobd", 0o700); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jobd/internal/config"
+	"jobd/internal/config/limits"
 )
 
 // restartWithin bounds the exchange of the daemon.
@@ -33,6 +34,10 @@ func restart(ctx context.Context, c *cli) error {
 	p, err := config.Find()
 	if err != nil {
 		return err
+	}
+	// The daemon that runs is not to leave for one that cannot start.
+	if _, err := limits.Load(p.ConfigFile); err != nil {
+		return fmt.Errorf("%w\nnothing was restarted", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, restartWithin)
 	defer cancel()

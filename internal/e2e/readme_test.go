@@ -83,12 +83,15 @@ func blocks(text, language string) []string {
 
 type step struct{ command, output string }
 
-// steps are the commands of a block, behind "$ ", with what follows each.
+// steps are the commands of a block, behind "$ ", with what follows each; a
+// line behind "> " goes on with the command.
 func steps(block string) []step {
 	var found []step
 	for line := range strings.Lines(block) {
 		if command, ok := strings.CutPrefix(line, "$ "); ok {
 			found = append(found, step{command: strings.TrimSpace(command)})
+		} else if command, ok := strings.CutPrefix(line, "> "); ok && len(found) > 0 && found[len(found)-1].output == "" {
+			found[len(found)-1].command += "\n" + strings.TrimRight(command, "\n")
 		} else if len(found) > 0 {
 			found[len(found)-1].output += line
 		}
