@@ -59,7 +59,7 @@ func (d desk) Decline(ctx context.Context, job, ask string) error {
 func tell(n *notify.Notifier) func(jobs.Notice) {
 	return func(news jobs.Notice) {
 		j := news.Job
-		notice := notify.Notice{Event: "finished", Job: j.ID, Name: j.Spec.Name, State: string(j.State()), Project: j.Spec.Project,
+		notice := notify.Notice{Event: "finished", Job: j.ID, Name: jobs.OneLine(j.Spec.Name, 100), State: string(j.State()), Project: jobs.OneLine(j.Spec.Project, 500),
 			Message: jobs.OneLine(j.Reason, 200), Command: "jobd result " + shortID(j.ID)}
 		if q := news.Question; q != nil {
 			notice.Event, notice.Message, notice.Command = "question", jobs.OneLine(q.Message, 200), "jobd answer "+shortID(j.ID)

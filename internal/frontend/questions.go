@@ -23,13 +23,17 @@ func open(job ipc.Job) []ipc.Question {
 	return slices.DeleteFunc(slices.Clone(job.Questions), func(q ipc.Question) bool { return q.Consented })
 }
 
-// askable returns a job's open questions as this client is asked them, nil if
-// there is one that it cannot show: all are answered elsewhere then.
+// askable returns a job's open questions as this client is asked them. It is nil
+// if there is one whose mode the client lacks: all are answered elsewhere then.
+// Those past the number of keys that Claude Code takes are left out.
 func askable(job ipc.Job, c *mcptasks.Client) mcptasks.InputRequests {
 	requests := mcptasks.InputRequests{}
 	for _, q := range open(job) {
+		if q.Hidden {
+			continue
+		}
 		r := inputRequest(job, q)
-		if q.Hidden || !c.Allows(r) {
+		if !c.Allows(r) {
 			return nil
 		}
 		requests[q.Key] = r

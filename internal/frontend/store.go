@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -188,7 +189,7 @@ func (f *Frontend) snapshot(job ipc.Job, c *mcptasks.Client) mcptasks.Task {
 	case stateWaiting:
 		if t.InputRequests = askable(job, c); t.InputRequests != nil {
 			t.Status = mcptasks.StatusInputRequired
-		} else if len(open(job)) > 0 {
+		} else if len(open(job)) > 0 && !strings.Contains(t.StatusMessage, "jobd answer ") {
 			t.StatusMessage = oneLine("answer it in a shell: jobd answer "+short(job.ID)+" — "+t.StatusMessage, 200)
 		}
 	case stateSucceeded, stateFailed, stateTimedOut, stateUnanswered, stateLost:

@@ -238,6 +238,11 @@ func (s *Supervisor) Answer(ctx context.Context, id string, r Reply) (taken bool
 			return ErrUnchanged
 		}
 		now := s.clock()
+		if q.Left(now) <= 0 {
+			// The deadlines are not looked at yet since the machine woke up.
+			fault = "its deadline has passed"
+			return ErrUnchanged
+		}
 		if r.Decline {
 			taken = true
 			return j.close(q.ID, QuestionDeclined, nil, r.By, now)
@@ -281,7 +286,7 @@ func (s *Supervisor) OpenSecret(ctx context.Context, id, ask string) (Job, Quest
 		return Job{}, Question{}, err
 	}
 	q := j.question(ask)
-	if q == nil || !q.Secret || q.State != QuestionOpen || s.secret(id, ask) != nil {
+	if q == nil || !q.Secret || q.State != QuestionOpen || q.Left(s.clock()) <= 0 || s.secret(id, ask) != nil {
 		return Job{}, Question{}, &Error{Kind: ErrNotFound, Message: "there is no such open question for a secret"}
 	}
 	return j, *q, nil

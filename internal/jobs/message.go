@@ -45,8 +45,11 @@ func (j *Job) message(lastLine string, place int) string {
 			more = fmt.Sprintf(" (and %d more)", len(open)-1)
 		}
 		where := ""
-		if j.answerElsewhere() {
+		switch hidden := j.hidden(); {
+		case hidden == len(open):
 			where = "; answer it in a shell: jobd answer " + clip12(j.ID)
+		case hidden > 0:
+			where = fmt.Sprintf("; %d of them only in a shell: jobd answer %s", hidden, clip12(j.ID))
 		}
 		return "waits for an answer: " + OneLine(q.Message, 100) + more + where
 	case j.Progress != nil:
@@ -63,15 +66,16 @@ func (j *Job) message(lastLine string, place int) string {
 	return "running"
 }
 
-// answerElsewhere reports whether an open question has a key past those that
-// Claude Code shows for one task.
-func (j *Job) answerElsewhere() bool {
+// hidden counts the open questions past those that Claude Code shows for one
+// task.
+func (j *Job) hidden() int {
+	n := 0
 	for _, q := range j.Open() {
 		if q.Hidden() {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // maxKeys is how many keys Claude Code takes for one task.

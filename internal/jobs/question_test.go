@@ -3,8 +3,10 @@ package jobs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +109,123 @@ func TestAQuestionIsKnownByTheKeyThatItsAskerGives(t *testing.T) {
 			if _, err := r.sup.Ask(context.Background(), j.ID, named("e", key)); !errors.Is(err, jobs.ErrInvalid) {
 				t.Errorf("the key %q gave %v", key, err)
 			}
+		}
+	})
+}
+
+func TestAKeyIsNeverUsedTwice(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		j := r.submit()
+		seen := map[string]bool{}
+		look := func() {
+			t.Helper()
+			now := r.job(j.ID)
+			for _, q := range now.Open() {
+				seen[q.Key] = true
+			}
+		}
+		for i := range 6 {
+			id := fmt.Sprint("ask ", i)
+			r.ask(j.ID, question(id))
+			look()
+			if taken, fault, err := r.sup.Answer(context.Background(), j.ID, jobs.Reply{Question: id, Content: []byte(`{"ok":7}`), By: "form"}); taken || fault == "" || err != nil {
+				t.Fatalf("an answer that breaks the schema: %t, %q, %v", taken, fault, err)
+			}
+			look()
+			if i%2 == 0 {
+				r.answer(j.ID, id, `{"ok":true}`)
+			}
+			if i == 3 {
+				r.restart()
+			}
+		}
+		if len(seen) != 12 {
+			t.Errorf("6 questions, each opened twice, had the keys %v", seen)
+		}
+	})
+}
+
+func TestOfManyAnswersAtOnceOneIsTaken(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		j := r.submit()
+		a := question("a")
+		a.Schema = []byte(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
+		o, _ := r.ask(j.ID, a)
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		var won []string
+		for i := range 8 {
+			all.Go(func() {
+				content := fmt.Sprintf(`{"n":%d}`, i)
+				taken, _, err := r.sup.Answer(context.Background(), j.ID, jobs.Reply{Question: "q1", Content: []byte(content), By: "form"})
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Error(err)
+				}
+				if taken {
+					won = append(won, content)
+				}
+			})
+		}
+		all.Wait()
+		if got := r.got(o); len(won) != 1 || string(got.Content) != won[0] {
+			t.Errorf("the answers %v were taken, and the asker got %s", won, got.Content)
+		}
+	})
+}
+
+func TestPastItsDeadlineAQuestionTakesNoAnswer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		j, secret := r.submit(), r.submit()
+		o, _ := r.ask(j.ID, question("a"))
+		r.ask(secret.ID, secretQuestion("a"))
+		// The machine wakes up, and a person is faster than the next look at the
+		// deadlines.
+		r.clock.sleep(8 * time.Hour)
+		taken, fault, err := r.sup.Answer(context.Background(), j.ID, jobs.Reply{Question: "q1", Content: []byte(`{"ok":true}`), By: "form"})
+		if taken || fault == "" || err != nil {
+			t.Errorf("an answer after 8 hours: taken %t, %q, %v", taken, fault, err)
+		}
+		if taken, _, err := r.sup.AnswerSecret(context.Background(), secret.ID, "a", []byte(`{"key":"s3cret"}`)); taken || err != nil {
+			t.Errorf("a secret after 8 hours: taken %t, %v", taken, err)
+		}
+		r.is(j.ID, jobs.Unanswered)
+		if got := r.got(o); got.State != jobs.QuestionUnanswered {
+			t.Errorf("the asker got %+v", got)
+		}
+		r.pass(tick)
+		r.is(secret.ID, jobs.Unanswered)
+	})
+}
+
+func TestQuestionsPastThe16thAreAnsweredInAShell(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		j := r.submit()
+		shell := "jobd answer " + j.ID[:12]
+		for i := range 18 {
+			r.ask(j.ID, question(fmt.Sprint("ask ", i)))
+			got := r.job(j.ID)
+			want := ""
+			if i >= 16 {
+				want = fmt.Sprintf("; %d of them only in a shell: %s", i-15, shell)
+			}
+			if m := got.Message("", 0); !strings.HasSuffix(m, want) || strings.Contains(m, shell) != (want != "") || len(m) > 200 {
+				t.Errorf("with %d questions open the message is %q", i+1, m)
+			}
+			if hidden := got.Open()[i].Hidden(); hidden != (i >= 16) {
+				t.Errorf("question %d is hidden: %t", i+1, hidden)
+			}
+		}
+		if len(r.news) != 18 {
+			t.Errorf("the person was told of %d questions", len(r.news))
+		}
+		for i := range 16 {
+			r.answer(j.ID, fmt.Sprint("q", i+1), `{"ok":true}`)
+		}
+		got := r.job(j.ID)
+		if m := got.Message("", 0); m != "waits for an answer: Go on? (and 1 more); answer it in a shell: "+shell {
+			t.Errorf("with the last two open the message is %q", m)
 		}
 	})
 }
