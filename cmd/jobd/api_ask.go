@@ -19,12 +19,14 @@ func (a *api) Ask(ctx context.Context, r ipc.AskRequest) (ipc.Answer, error) {
 	if r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout.Milliseconds() {
 		return ipc.Answer{}, &ipc.Error{Code: ipc.CodeInvalid, Message: fmt.Sprintf("a question cannot have a deadline of %d ms", r.TimeoutMS)}
 	}
-	q, err := a.sup.Ask(ctx, r.Job, jobs.Ask{ID: r.ID, Key: r.Key, Message: r.Message, Schema: r.Schema, Secret: r.Secret,
+	_, err := a.sup.Ask(ctx, r.Job, jobs.Ask{ID: r.ID, Key: r.Key, Message: r.Message, Schema: r.Schema, Secret: r.Secret,
 		Timeout: time.Duration(r.TimeoutMS) * time.Millisecond, OnTimeout: jobs.OnTimeout(r.OnTimeout)})
 	if err != nil {
 		return ipc.Answer{}, wireError(err)
 	}
-	return ipc.Answer{State: string(q.State), Content: q.Answer, By: q.By}, nil
+	// Also where the question is closed: its asker may have to wait for the end
+	// of the job.
+	return a.await(ctx, r.Job, r.ID, r.WaitMS)
 }
 
 // Await implements [ipc.Handler].
@@ -39,7 +41,13 @@ func (a *api) Await(ctx context.Context, r ipc.AwaitRequest) (ipc.Answer, error)
 			return ipc.Answer{}, wireError(err)
 		}
 	}
-	o, err := a.sup.Await(ctx, r.Job, r.ID, time.Duration(r.WaitMS)*time.Millisecond)
+	return a.await(ctx, r.Job, r.ID, r.WaitMS)
+}
+
+// await waits for a question's answer, no longer than for its longest deadline.
+func (a *api) await(ctx context.Context, job, id string, ms int64) (ipc.Answer, error) {
+	wait := time.Duration(min(max(ms, 0), maxTimeout.Milliseconds())) * time.Millisecond
+	o, err := a.sup.Await(ctx, job, id, wait)
 	if err != nil {
 		return ipc.Answer{}, wireError(err)
 	}

@@ -272,6 +272,8 @@ type AskRequest struct {
 	Secret    bool            `json:"secret,omitempty"`
 	TimeoutMS int64           `json:"timeout_ms,omitempty"` // 0 = the job's
 	OnTimeout string          `json:"on_timeout,omitempty"`
+	// WaitMS > 0: wait so long for the answer, as in AwaitRequest.
+	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
 // AwaitRequest waits for a question's answer. The asker repeats it; a question

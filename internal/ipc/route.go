@@ -22,7 +22,7 @@ import (
 //	POST /v1/output     OutputRequest Output        may wait
 //	POST /v1/cancel     CancelRequest Job
 //	POST /v1/delivered  DeliveredRequest Empty
-//	POST /v1/ask        AskRequest    Answer
+//	POST /v1/ask        AskRequest    Answer        may wait
 //	POST /v1/await      AwaitRequest  Answer        may wait
 //	POST /v1/answer     AnswerRequest AnswerReply
 //	POST /v1/progress   ProgressRequest Empty
@@ -113,7 +113,7 @@ var routes = func() map[string]*route {
 		{path: pathOutput, poll: true, serve: plain(Handler.Output)},
 		{path: pathCancel, serve: plain(Handler.Cancel)},
 		{path: pathDelivered, serve: quiet(Handler.Delivered)},
-		{path: pathAsk, serve: plain(Handler.Ask)},
+		{path: pathAsk, poll: true, serve: plain(Handler.Ask)},
 		{path: pathAwait, poll: true, serve: plain(Handler.Await)},
 		{path: pathAnswer, serve: plain(Handler.Answer)},
 		{path: pathProgress, serve: quiet(Handler.Progress)},
@@ -170,6 +170,8 @@ func waitOf(in any) time.Duration {
 		ms = r.WaitMS
 	case OutputRequest:
 		ms = r.WaitMS
+	case AskRequest:
+		ms = r.WaitMS
 	case AwaitRequest:
 		ms = r.WaitMS
 	case ToolsRequest:
@@ -187,6 +189,9 @@ func waitLess(in any, passed time.Duration) any {
 		less(&r.WaitMS)
 		return r
 	case OutputRequest:
+		less(&r.WaitMS)
+		return r
+	case AskRequest:
 		less(&r.WaitMS)
 		return r
 	case AwaitRequest:
