@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -355,17 +354,6 @@ func signal(t *testing.T, pid int, s syscall.Signal) {
 
 const nightly = `jobd ask "Rotate the keys?" --field go:boolean --raw; echo "code $?"`
 
-// unattended configures what a cancel does that nobody is there to explain.
-func unattended(t *testing.T, r *rig.Rig, policy string) {
-	t.Helper()
-	if err := os.MkdirAll(r.State, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(r.State+"/config.yaml", []byte("unattended: "+policy+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Without the extension the question comes in the answer to the call.
 func TestQuestion_InAHeadlessCall(t *testing.T) {
 	t.Parallel()
@@ -374,7 +362,7 @@ func TestQuestion_InAHeadlessCall(t *testing.T) {
 		r := rig.New(t)
 		claude := claudecode.New(t, r)
 		claude.Serve()
-		unattended(t, r, "cancel")
+		configure(t, r, "unattended: cancel\n")
 		if out := claude.Print(asker("nightly", nightly)); out.Code != 0 {
 			t.Errorf("claude -p ended with %d: %s%s", out.Code, out.Stdout, out.Stderr)
 		}
@@ -389,7 +377,7 @@ func TestQuestion_InAHeadlessCall(t *testing.T) {
 		r := rig.New(t)
 		claude := claudecode.New(t, r)
 		claude.Serve()
-		unattended(t, r, "wait")
+		configure(t, r, "unattended: wait\n")
 		if out := claude.Print(asker("nightly", nightly)); out.Code != 0 {
 			t.Errorf("claude -p ended with %d: %s%s", out.Code, out.Stdout, out.Stderr)
 		}
@@ -425,7 +413,7 @@ func TestQuestion_InAHeadlessTask(t *testing.T) {
 		claude := claudecode.New(t, r)
 		claude.Serve()
 		claude.HeadlessTasks()
-		unattended(t, r, "cancel")
+		configure(t, r, "unattended: cancel\n")
 		stream := claude.Stream()
 		stream.Say(asker("nightly", nightly))
 		claude.API.Told(t, time.Minute, claudecode.Notification, "<status>cancelled</status>", "asked the user a question")
@@ -441,7 +429,7 @@ func TestQuestion_InAHeadlessTask(t *testing.T) {
 		claude := claudecode.New(t, r)
 		claude.Serve()
 		claude.HeadlessTasks()
-		unattended(t, r, "wait")
+		configure(t, r, "unattended: wait\n")
 		stream := claude.Stream()
 		stream.Say(asker("nightly", nightly))
 		claude.API.Told(t, time.Minute, claudecode.Notification, "<status>cancelled</status>", "asked the user a question")
