@@ -92,7 +92,7 @@ func TestAQuestionAskedBeforeTheStartIsRecordedIsTaken(t *testing.T) {
 func TestAnAskerDoesNotGoOnWhileItsJobIsEnded(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		j := r.submit()
-		r.runner.bundle(j.ID).obeys = false
+		r.runner.disobey(j.ID)
 		o, _ := r.ask(j.ID, question("a"))
 		r.pass(time.Hour)
 		r.is(j.ID, jobs.Stopping)

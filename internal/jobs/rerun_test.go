@@ -122,7 +122,7 @@ func TestAJobIsNotRunAgain(t *testing.T) {
 			func(*rig, string) {}, "the machine was restarted while it ran"},
 		"that was to be stopped": {func(*rig) []func(*jobs.Submission) { return nil },
 			func(r *rig, id string) {
-				r.runner.bundle(id).obeys = false
+				r.runner.disobey(id)
 				if _, err := r.sup.Cancel(context.Background(), id, jobs.Cancel{}); err != nil {
 					r.t.Fatal(err)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,14 +172,14 @@ func TestEachEndedJobIsAnnouncedOnce(t *testing.T) {
 // givenUp ends a context while the announced jobs are being marked.
 type givenUp struct {
 	jobs.Store
-	after  int
-	cancel context.CancelFunc
+	after  atomic.Int64
+	cancel atomic.Pointer[context.CancelFunc]
 }
 
 func (s *givenUp) UpdateJob(ctx context.Context, id string, change func(*jobs.Job) error) (jobs.Job, error) {
 	j, err := s.Store.UpdateJob(ctx, id, change)
-	if s.after--; s.after == 0 {
-		s.cancel()
+	if cancel := s.cancel.Load(); cancel != nil && s.after.Add(-1) == 0 {
+		(*cancel)()
 	}
 	return j, err
 }
@@ -195,7 +196,8 @@ func TestASessionThatGaveUpWaitingWasToldNothing(t *testing.T) {
 			synctest.Wait()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 			defer cancel()
-			store.after, store.cancel = after, cancel
+			store.after.Store(int64(after))
+			store.cancel.Store(&cancel)
 			if list, err := r.sup.Announce(ctx, "/p"); err == nil || !errors.Is(err, context.Canceled) {
 				t.Errorf("told %d jobs, %v", len(list), err)
 			}
