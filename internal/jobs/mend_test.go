@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,7 +260,8 @@ func TestARowThatCannotBeMendedIsTriedAgain(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var stuck *stuckStore
 		r.wrap = func(s jobs.Store) jobs.Store {
-			stuck = &stuckStore{Store: s, stuck: true}
+			stuck = &stuckStore{Store: s}
+			stuck.stuck.Store(true)
 			return stuck
 		}
 		r.restart()
@@ -270,7 +272,7 @@ func TestARowThatCannotBeMendedIsTriedAgain(t *testing.T) {
 		if _, err := r.sup.Job(context.Background(), j.ID); !errors.Is(err, jobs.ErrUnavailable) {
 			t.Errorf("reading gave %v", err)
 		}
-		stuck.stuck = false
+		stuck.stuck.Store(false)
 		r.pass(2 * time.Second)
 		r.is(j.ID, jobs.Failed)
 	})
@@ -279,11 +281,11 @@ func TestARowThatCannotBeMendedIsTriedAgain(t *testing.T) {
 // stuckStore rebuilds nothing while it is stuck.
 type stuckStore struct {
 	jobs.Store
-	stuck bool
+	stuck atomic.Bool
 }
 
 func (s *stuckStore) RebuildJob(ctx context.Context, id string, now jobs.Instant, rebuild func(jobs.Job) (jobs.Job, error)) (jobs.Job, bool, error) {
-	if s.stuck {
+	if s.stuck.Load() {
 		return jobs.Job{}, false, &jobs.Error{Kind: jobs.ErrUnavailable, Message: "the disk is full"}
 	}
 	return s.Store.RebuildJob(ctx, id, now, rebuild)
