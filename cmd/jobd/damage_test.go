@@ -141,3 +141,49 @@ func TestADatabaseThatProvesDamagedLaterIsSetAside(t *testing.T) {
 	}
 	s.says("1 database, and 0 job's rows")
 }
+
+// Damage that is met while the daemon serves makes it give way to another, which
+// looks at all of the file: no person has to restart anything.
+func TestDamageThatIsMetWhileServingIsMendedByTheNextDaemon(t *testing.T) {
+	s := newSite(t)
+	var ids []string
+	for i := range 24 {
+		ids = append(ids, s.submit(fmt.Sprintf("echo harmed %d.; exit %d", i, i+1)))
+	}
+	for _, id := range ids {
+		eventually(t, "the job has failed", func() bool { return s.job(id).State == "failed" })
+	}
+	live := s.submit("sleep 60")
+	before := s.awaitJob(live, "running")
+	s.must("restart") // which moves all of the log into the file
+	daemon := s.pid()
+	file, err := os.OpenFile(s.p.DB, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	db, err := os.ReadFile(s.p.DB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(db, []byte("echo harmed 2."))
+	if _, err := file.WriteAt(bytes.Repeat([]byte("not a page"), 20), int64(at/4096*4096)); at < 0 || err != nil {
+		t.Fatalf("changing the file at %d: %v", at, err)
+	}
+	s.must("run", "--wait", "--", "true") // a change makes the daemon read the file anew
+	s.run("status", "--all")              // which finds out, and may be told so
+	eventually(t, "another daemon serves", func() bool {
+		s.run("status", "--all")
+		st, err := s.status()
+		return err == nil && st.PID != daemon
+	})
+	for i, id := range ids {
+		if j := s.job(id); j.State != "failed" || j.ExitCode == nil || *j.ExitCode != i+1 {
+			t.Errorf("job %d is %+v", i, j)
+		}
+	}
+	if j := s.awaitJob(live, "running"); j.PID != before.PID {
+		t.Errorf("the job was %+v and is %+v", before, j)
+	}
+	s.says("1 database, and 0 job's rows")
+}
