@@ -101,7 +101,7 @@ func TestServer_EndsWithItsInputEachTime(t *testing.T) {
 func TestClientHangsUp_TheJobRunsOn(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	cmd := exec.Command(r.Bin + "/mcp-stdio") //nolint:noctx // it is ended by its group
+	cmd := exec.Command(r.Bin + "/mcp-stdio")
 	cmd.Dir, cmd.Env = r.Project, r.Env("CLAUDE_PROJECT_DIR="+r.Project, "CLAUDE_CODE_SESSION_ID=s", "CLAUDE_CODE_ENTRYPOINT=cli")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as a terminal's session
 	front := rig.StartFront(t, cmd)
