@@ -71,7 +71,7 @@ func (a *api) Answer(ctx context.Context, r ipc.AnswerRequest) (ipc.AnswerReply,
 		return ipc.AnswerReply{}, &ipc.Error{Code: ipc.CodeInvalid, Message: fmt.Sprintf("there is no action %q", r.Action), Hint: "use accept or decline"}
 	}
 	if r.Secret && !reply.Decline {
-		taken, fault, err := a.sup.AnswerSecret(ctx, j.ID, r.Question, r.Content)
+		taken, fault, err := a.sup.AnswerSecret(ctx, j.ID, reply)
 		if err != nil {
 			return ipc.AnswerReply{}, wireError(err)
 		}

@@ -42,7 +42,7 @@ func (d desk) Answer(ctx context.Context, job, ask, value string) (string, error
 	if err != nil {
 		return "", err
 	}
-	taken, fault, err := d.sup.AnswerSecret(ctx, job, ask, content)
+	taken, fault, err := d.sup.AnswerSecret(ctx, job, jobs.Reply{Question: ask, Content: content})
 	if err == nil && !taken && fault == "" {
 		err = errors.New("the question is closed")
 	}

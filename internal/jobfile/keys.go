@@ -211,7 +211,7 @@ var keys = []key{
     description: Make a release.
     question_timeout: 30m
     run: |
-      jobd ask "Publish it?" --field confirm:boolean
+      [ "$(jobd ask "Publish it?" --field confirm:boolean --raw)" = true ] || exit 1
       ./scripts/publish.sh
 `,
 		take: func(b *builder, n *node) {

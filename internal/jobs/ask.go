@@ -227,9 +227,8 @@ func (s *Supervisor) Answer(ctx context.Context, id string, r Reply) (taken bool
 		if err != nil {
 			return err
 		}
-		if r.Model && j.Spec.AnswerBy != AnswerByAnyone {
-			return &Error{Kind: ErrRefused, Message: fmt.Sprintf(
-				"the question %q is for the person, not for a model: it is answered in Claude Code's form, or by the person with: jobd answer %s", clip(q.Message, 200), clip(j.ID, 12))}
+		if err := j.refuse(r.Model, q); err != nil {
+			return err
 		}
 		if q.State != QuestionOpen {
 			if taken = q.repeats(r); !taken {
@@ -266,6 +265,16 @@ func (s *Supervisor) Answer(ctx context.Context, id string, r Reply) (taken bool
 	return taken, fault, err
 }
 
+// refuse returns an error of kind [ErrRefused] for a model that may not answer a
+// question of the job.
+func (j *Job) refuse(model bool, q *Question) error {
+	if !model || j.Spec.AnswerBy == AnswerByAnyone {
+		return nil
+	}
+	return &Error{Kind: ErrRefused, Message: fmt.Sprintf(
+		"the question %q is for the person, not for a model: it is answered in Claude Code's form, or by the person with: jobd answer %s", clip(q.Message, 200), clip(j.ID, 12))}
+}
+
 // repeats reports whether a reply is the one that closed the question: its
 // sender may not have heard that it was taken, and says it again.
 func (q *Question) repeats(r Reply) bool {
@@ -298,14 +307,20 @@ const handOver = 5 * time.Second
 // AnswerSecret hands a secret to the waiting asker, and returns when it has it,
 // or after 5 seconds, for who gives it is to hear when the daemon dies with it.
 // The value stays in memory. taken is false if the question is not open; fault
-// says what is wrong with a value that may be given again.
-func (s *Supervisor) AnswerSecret(ctx context.Context, id, ask string, content json.RawMessage) (taken bool, fault string, err error) {
+// says what is wrong with a value that may be given again. Of the reply only
+// Question, the asker's id, Content and Model count; the error is of kind
+// [ErrRefused] for a model that may not answer.
+func (s *Supervisor) AnswerSecret(ctx context.Context, id string, r Reply) (taken bool, fault string, err error) {
 	s.step("secret given")
-	_, q, err := s.OpenSecret(ctx, id, ask)
+	ask, content := r.Question, r.Content
+	j, q, err := s.OpenSecret(ctx, id, ask)
 	if errors.Is(err, ErrNotFound) {
 		return false, "", nil
 	}
 	if err != nil {
+		return false, "", err
+	}
+	if err := j.refuse(r.Model, &q); err != nil {
 		return false, "", err
 	}
 	if err := s.forms.Validate(q.Schema, content); err != nil {

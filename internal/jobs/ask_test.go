@@ -273,9 +273,15 @@ func TestAModelDoesNotAnswerForThePerson(t *testing.T) {
 		j := r.submit()
 		anyone := r.submit(func(s *jobs.Submission) { s.Spec.AnswerBy = jobs.AnswerByAnyone })
 		for _, j := range []jobs.Job{j, anyone} {
-			r.ask(j.ID, question("a"))
+			r.ask(j.ID, secretQuestion("a"))
+			secret := secretReply(`{"key":"made up"}`)
+			secret.Model = true
+			if taken, _, err := r.sup.AnswerSecret(context.Background(), j.ID, secret); taken != (j.ID == anyone.ID) || taken == errors.Is(err, jobs.ErrRefused) {
+				t.Errorf("a secret of a model: taken %t, %v", taken, err)
+			}
+			r.ask(j.ID, question("b"))
 		}
-		reply := jobs.Reply{Content: []byte(`{"ok":true}`), By: "tool", Model: true}
+		reply := jobs.Reply{Question: "b", Content: []byte(`{"ok":true}`), By: "tool", Model: true}
 		if _, _, err := r.sup.Answer(context.Background(), j.ID, reply); !errors.Is(err, jobs.ErrRefused) {
 			t.Errorf("got %v", err)
 		}
@@ -336,6 +342,11 @@ func secretQuestion(id string) jobs.Ask {
 	return jobs.Ask{ID: id, Message: "The key?", Secret: true, Schema: []byte(`{"type":"object","properties":{"key":{"type":"string","minLength":3}},"required":["key"]}`)}
 }
 
+// secretReply gives the secret of the question "a".
+func secretReply(content string) jobs.Reply {
+	return jobs.Reply{Question: "a", Content: []byte(content)}
+}
+
 func TestASecretIsHandedOnAndNeverStored(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		ctx := context.Background()
@@ -346,10 +357,10 @@ func TestASecretIsHandedOnAndNeverStored(t *testing.T) {
 		if !taken || err != nil || !r.is(j.ID, jobs.Waiting).Questions[0].Consented {
 			t.Fatalf("consent: %t, %v", taken, err)
 		}
-		if _, fault, _ := r.sup.AnswerSecret(ctx, j.ID, "a", []byte(`{"key":"x"}`)); fault == "" {
+		if _, fault, _ := r.sup.AnswerSecret(ctx, j.ID, secretReply(`{"key":"x"}`)); fault == "" {
 			t.Error("a value that breaks the schema was taken")
 		}
-		if taken, fault, err := r.sup.AnswerSecret(ctx, j.ID, "a", []byte(`{"key":"s3cret"}`)); !taken || err != nil {
+		if taken, fault, err := r.sup.AnswerSecret(ctx, j.ID, secretReply(`{"key":"s3cret"}`)); !taken || err != nil {
 			t.Fatalf("%s, %v", fault, err)
 		}
 		if got := r.got(o); string(got.Content) != `{"key":"s3cret"}` {
@@ -357,7 +368,7 @@ func TestASecretIsHandedOnAndNeverStored(t *testing.T) {
 		}
 		// A daemon that dies here forgets the value, so it is asked for again.
 		r.is(j.ID, jobs.Waiting)
-		if taken, _, _ := r.sup.AnswerSecret(ctx, j.ID, "a", []byte(`{"key":"second"}`)); taken {
+		if taken, _, _ := r.sup.AnswerSecret(ctx, j.ID, secretReply(`{"key":"second"}`)); taken {
 			t.Error("a second value was taken")
 		}
 		if err := r.sup.Received(ctx, j.ID, "a"); err != nil {
@@ -374,14 +385,14 @@ func TestASecretThatDiedWithItsDaemonIsAskedForAgain(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		j := r.submit()
 		r.ask(j.ID, secretQuestion("a"))
-		if _, _, err := r.sup.AnswerSecret(context.Background(), j.ID, "a", []byte(`{"key":"s3cret"}`)); err != nil {
+		if _, _, err := r.sup.AnswerSecret(context.Background(), j.ID, secretReply(`{"key":"s3cret"}`)); err != nil {
 			t.Fatal(err)
 		}
 		r.restart()
 		r.is(j.ID, jobs.Waiting)
 		o, gone := r.ask(j.ID, secretQuestion("a"))
 		defer gone()
-		if _, _, err := r.sup.AnswerSecret(context.Background(), j.ID, "a", []byte(`{"key":"again"}`)); err != nil {
+		if _, _, err := r.sup.AnswerSecret(context.Background(), j.ID, secretReply(`{"key":"again"}`)); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.got(o); string(got.Content) != `{"key":"again"}` {

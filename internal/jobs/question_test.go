@@ -187,7 +187,7 @@ func TestPastItsDeadlineAQuestionTakesNoAnswer(t *testing.T) {
 		if taken || fault == "" || err != nil {
 			t.Errorf("an answer after 8 hours: taken %t, %q, %v", taken, fault, err)
 		}
-		if taken, _, err := r.sup.AnswerSecret(context.Background(), secret.ID, "a", []byte(`{"key":"s3cret"}`)); taken || err != nil {
+		if taken, _, err := r.sup.AnswerSecret(context.Background(), secret.ID, secretReply(`{"key":"s3cret"}`)); taken || err != nil {
 			t.Errorf("a secret after 8 hours: taken %t, %v", taken, err)
 		}
 		r.is(j.ID, jobs.Unanswered)
