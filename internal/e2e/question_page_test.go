@@ -413,3 +413,54 @@ func isNowhere(t *testing.T, p *person, w *processWatch) {
 		t.Errorf("the command line shows the secret: %s", text)
 	}
 }
+
+// The page is there again after a kill of the daemon, at the address that was
+// given out, although nobody asks for anything but the page.
+func TestQuestion_PageOutlivesTheDaemon(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t)
+	r.Jobd("run", "--name", "publish", "--", "sh", "-c", `v=$(jobd ask "The token?" --secret --raw) && echo "${#v} characters"`)
+	id := r.Jobs()[0].ID
+	address := untilAsked(t, r, id, 1)[0].URL
+	client := &http.Client{Timeout: 10 * time.Second, Jar: new(oneCookie)}
+	open := func() bool {
+		resp, err := client.Get(address) //nolint:noctx // it has a timeout
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}
+	if !open() {
+		t.Fatalf("nobody serves %s", address)
+	}
+	r.KillDaemon()
+	rig.Until(t, time.Minute, "the page is there again", open)
+
+	form := strings.NewReader(url.Values{"value": {"hunter2"}, "action": {"accept"}}.Encode())
+	post, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	post.Header.Set("Origin", "http://"+post.URL.Host)
+	resp, err := client.Do(post)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("the value got %s", resp.Status)
+	}
+	r.UntilState(time.Minute, id, "succeeded")
+	if text := r.Jobd("logs", id); !strings.Contains(text, "7 characters") {
+		t.Errorf("the job says %s", text)
+	}
+}
+
+// oneCookie keeps the newest cookie, as a browser does that visits one page.
+type oneCookie struct{ cookies []*http.Cookie }
+
+func (c *oneCookie) SetCookies(_ *url.URL, cookies []*http.Cookie) { c.cookies = cookies }
+
+func (c *oneCookie) Cookies(*url.URL) []*http.Cookie { return c.cookies }
