@@ -18,8 +18,22 @@ func (s *Supervisor) enqueue(id string) {
 		l.queued = l.job.Seq
 		s.queue = slices.Insert(s.queue, at, l)
 	}
+	room := s.running() < s.max
 	s.mu.Unlock()
-	s.look()
+	if room {
+		s.look() // else who gives up a place does it
+	}
+}
+
+// running is how many jobs hold a place. s.mu must be held.
+func (s *Supervisor) running() int {
+	n := 0
+	for _, l := range s.placed {
+		if l.job.state != Waiting {
+			n++
+		}
+	}
+	return n
 }
 
 // inQueue returns where the job with this number is in the queue, or belongs.
@@ -63,18 +77,14 @@ func (s *Supervisor) launchNext() {
 func (s *Supervisor) takeNext() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	running := 0
+	if s.running() >= s.max {
+		return ""
+	}
 	busy := map[string]bool{}
 	for _, l := range s.placed {
-		if l.job.state != Waiting {
-			running++
-		}
 		if g := l.job.Spec.Group; g != "" {
 			busy[l.job.Spec.Project+"\x00"+g] = true
 		}
-	}
-	if running >= s.max {
-		return ""
 	}
 	for _, l := range s.queue {
 		if l.job.Spec.Group != "" && busy[l.job.Spec.Project+"\x00"+l.job.Spec.Group] {
