@@ -89,7 +89,7 @@ func (b *bench) call(t *testing.T) {
 	}
 	floor := pings.p50() + fsyncs.p50()
 	b.page.table("call", []string{"request over stdio", "p50", "p99", "a second"},
-		row("`ping`", pings), row("append 4 KiB, fsync, in turns with the others", fsyncs),
+		row("`ping`, which 2026-07-28 knows no more and is refused: the way to and from mcp-stdio", pings), row("append 4 KiB, fsync, in turns with the others", fsyncs),
 		row("`tools/call` of `run_job` → durable handle (`answer_within: 0s`)", handles), row("`tasks/get`", gets))
 	b.page.aim("`tools/call` → durable handle, p50", "≤ 3 × (fsync + ping)", fmt.Sprintf("%.1f × (%s)", ratio(handles.p50(), floor), show(handles.p50())), handles.p50() <= 3*floor)
 

@@ -36,17 +36,19 @@ func (b *bench) submit(t *testing.T) {
 	samples := make([]sample, len(flights))
 	rates := map[string][]float64{}
 	add := func(name string, perSecond float64) { rates[name] = append(rates[name], perSecond) }
-	var cli, tsp, nq sample
+	var client, cli, tsp, nq sample
 	for range rounds {
 		r, c := b.daemon(t, "max_running: 1")
 		block(t, r, c)
-		one := submitter(t, r, c)
 		for i, flight := range flights {
-			all, perSecond := inFlight(flight, n(max(300, 20*flight)), one)
+			all, perSecond := inFlight(flight, n(max(400, 30*flight)), wires(t, r, flight))
 			samples[i] = append(samples[i], all...)
 			add(fmt.Sprint(flight), perSecond)
 		}
-		all, perSecond := inFlight(1, n(100), func() { r.Jobd("run", "--", "true") })
+		all, perSecond := inFlight(1, n(400), submitter(t, r, c))
+		client = append(client, all...)
+		add("client", perSecond)
+		all, perSecond = inFlight(1, n(100), func() { r.Jobd("run", "--", "true") })
 		cli = append(cli, all...)
 		add("cli", perSecond)
 		endAll(t, "HOME="+r.Home)
@@ -79,7 +81,8 @@ func (b *bench) submit(t *testing.T) {
 		line("jobd, 1 connection", "1", samples[0]),
 		line("jobd, 8 connections", "8", samples[1]),
 		line("jobd, 64 connections", "64", samples[2]),
-		line("jobd by its own client, `jobd run`", "cli", cli),
+		line("jobd, 1 connection, with the client of mcp-stdio", "client", client),
+		line("jobd by its own command, `jobd run`", "cli", cli),
 		line("task-spooler by its own client, `tsp`", "tsp", tsp),
 		line("nq, `nq`", "nq", nq),
 		line("limit: append 4 KiB, fsync", "fsync", nil),
@@ -163,7 +166,7 @@ func (b *bench) stored(t *testing.T) {
 			}
 		})
 	}
-	toEmpty, toFull := submitter(t, empty, emptyClient), submitter(t, full, fullClient)
+	toEmpty, toFull := wires(t, empty, 1), wires(t, full, 1)
 	var with, without sample
 	for range n(3000) {
 		without.timed(toEmpty)
