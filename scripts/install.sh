@@ -54,9 +54,10 @@ esac
 "$lib/jobd" doctor
 
 # A daemon that runs is replaced by the new one; its jobs go on.
-if "$lib/jobd" version | grep -q '^daemon '; then
-	"$lib/jobd" restart
-fi
+case $("$lib/jobd" version) in
+*"
+daemon "*) "$lib/jobd" restart ;;
+esac
 case ":$PATH:" in
 *":$prefix/bin:"*) ;;
 *) say "note: $prefix/bin is not on your PATH, so the command jobd is not found yet" ;;

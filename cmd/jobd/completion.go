@@ -18,7 +18,7 @@ func newCompletionCommand(c *cli) *cobra.Command {
 		Short: "Print a completion script for a shell",
 		Long: `Prints a script that makes a shell complete commands, flags, states, and the ids
 of jobs.`,
-		Example: `  source <(jobd completion bash)      # in ~/.bashrc
+		Example: `  eval "$(jobd completion bash)"      # in ~/.bashrc
   jobd completion zsh > "${fpath[1]}/_jobd"
   jobd completion fish > ~/.config/fish/completions/jobd.fish`,
 		ValidArgs: []string{"bash", "zsh", "fish"},

@@ -372,18 +372,20 @@ func TestABlockedStartFailsInTimeAndPilesUpNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A process that holds the start lock and was stopped.
-	blocker := exec.Command("flock", s.p.StartLock, "sh", "-c", "echo held; exec sleep 60")
-	out, err := blocker.StdoutPipe()
+	lock, err := os.OpenFile(s.p.StartLock, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	blocker := exec.Command("sleep", "60")
+	blocker.ExtraFiles = []*os.File{lock}
 	if err := blocker.Start(); err != nil {
 		t.Fatal(err)
 	}
+	lock.Close()
 	defer func() { blocker.Process.Kill(); blocker.Wait() }()
-	if _, err := io.ReadFull(out, make([]byte, 5)); err != nil {
-		t.Fatal(err)
-	}
 	freeze(t, blocker.Process.Pid)
 	var wg sync.WaitGroup
 	for range 10 {

@@ -287,3 +287,48 @@ func TestUninstall_LeavesWhatIsNotItsOwn(t *testing.T) {
 		t.Errorf("the plugins are:\n%s", list)
 	}
 }
+
+// On a machine with nothing but git, make and Go a fresh clone is set up by the
+// README's first command, as printed. Its second, "make test", is run in the
+// same way by .ci/run.
+func TestSetup_NeedsNothingButGitMakeAndGo(t *testing.T) {
+	r := rig.New(t)
+	text := string(read(t, rig.Root(t)+"/README.md"))
+	var printed []string
+	for _, line := range strings.Split(blocks(text, "sh")[0], "\n") {
+		if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) != "" {
+			printed = append(printed, strings.TrimSpace(line))
+		}
+	}
+	if len(printed) != 2 || printed[1] != "make test" {
+		t.Fatalf("the README begins with %q", printed)
+	}
+	clone := r.Dir + "/clone"
+	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", rig.Root(t), clone).CombinedOutput(); err != nil {
+		t.Fatalf("cloning: %v: %s", err, out)
+	}
+	bare := func(command string) rig.Outcome {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, rig.Root(t)+"/scripts/bare.sh", "sh", "-c", command)
+		cmd.Dir, cmd.Env = clone, append(os.Environ(), "BARE_HOME="+r.Home)
+		return rig.Run(t, cmd)
+	}
+	out := bare(printed[0])
+	if out.Code != 0 || strings.Contains(out.Stderr, "not found") {
+		t.Fatalf("%s ended with %d: %s%s", printed[0], out.Code, out.Stdout, out.Stderr)
+	}
+	for _, want := range []string{"claude mcp add -s user jobd -- '" + r.Home + "/.local/lib/jobd/mcp-stdio'", "ok    leave nothing behind"} {
+		if !strings.Contains(out.Stdout, want) {
+			t.Errorf("it does not say %q:\n%s", want, out.Stdout)
+		}
+	}
+	out = bare(`export PATH="$HOME/.local/bin:$PATH"; jobd run --wait -- echo works && jobd stop >/dev/null`)
+	if out.Code != 0 || out.Stdout != "works\n" {
+		t.Errorf("jobd ended with %d and printed %q, %q", out.Code, out.Stdout, out.Stderr)
+	}
+	// And the tests are there, and compile.
+	if out := bare("go vet ./internal/jobs && make -n test"); out.Code != 0 {
+		t.Errorf("make test cannot be run: %s%s", out.Stdout, out.Stderr)
+	}
+}

@@ -313,8 +313,8 @@ func TestTerminal_CompletionInBash(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	term := s.rig.Terminal(100, 24, nil)
-	term.Type(`source <(jobd completion bash); clear`)
-	term.Gone("source")
+	term.Type(`eval "$(jobd completion bash)"; clear`)
+	term.Gone("eval")
 	for typed, want := range map[string]string{
 		"jobd compl":                             "jobd completion ",
 		"jobd answer ":                           "jobd answer " + s.short("deploy"),

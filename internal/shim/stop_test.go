@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -531,7 +532,14 @@ func TestTheShimReapsTheOrphansOfALongJob(t *testing.T) {
 	eventually(t, "done", func() bool { return r.output(id) == "done\n" })
 	shimPID := r.shimPID(id)
 	eventually(t, "no zombie below the shim", func() bool {
-		out, err := exec.Command("ps", "--ppid", fmt.Sprint(shimPID), "-o", "stat=").Output()
-		return err == nil && !strings.Contains(string(out), "Z")
+		stats, err := filepath.Glob("/proc/[0-9]*/stat")
+		if err != nil || len(stats) == 0 {
+			t.Fatalf("there is no process table: %v", err)
+		}
+		zombie := fmt.Sprintf(") Z %d ", shimPID)
+		return !slices.ContainsFunc(stats, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(stat), zombie)
+		})
 	})
 }
