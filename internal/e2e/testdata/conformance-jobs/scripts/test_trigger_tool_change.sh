@@ -1,10 +1,8 @@
 #!/bin/sh
-# Adds a job file of the user's with one more tool, or removes it again.
+# Writes a job file of the user's with a tool that nothing has offered before.
 set -eu
 file=$JOBD_HOME/jobs/triggered.yaml
-if ! rm "$file" 2>/dev/null; then
-	mkdir -p "$JOBD_HOME/jobs"
-	printf 'jobs:\n  triggered:\n    description: A tool that was not there before.\n    argv: ["true"]\n' >"$file.new"
-	mv "$file.new" "$file"
-fi
+mkdir -p "$JOBD_HOME/jobs"
+printf 'jobs:\n  triggered:\n    description: Added by job %s.\n    argv: ["true"]\n' "$JOBD_JOB_ID" >"$file.new"
+mv "$file.new" "$file"
 echo "the list of tools has changed"
