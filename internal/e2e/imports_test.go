@@ -57,8 +57,10 @@ func TestPackages_ImportOnlyWhatTheDesignAllows(t *testing.T) {
 		"jobd/internal/jobfile":  {"jobd/internal/jobs"},
 		"jobd/internal/form":     {"jobd/internal/jobs"},
 		"jobd/internal/frontend": {"jobd/internal/caller", "jobd/internal/ipc", "jobd/internal/mcptasks", "jobd/internal/stdio", "jobd/internal/config"},
-		"jobd/cmd/mcp-stdio":     {"jobd/internal/caller", "jobd/internal/frontend", "jobd/internal/ipc", "jobd/internal/stdio", "jobd/internal/mcptasks", "jobd/internal/config"},
-		"jobd/cmd/jobd-shim":     {"jobd/internal/shim", "jobd/internal/clock", "jobd/internal/config"},
+		// A server for the conformance suite: the front end, over HTTP.
+		"jobd/internal/frontend/conformancefront": {"jobd/internal/caller", "jobd/internal/ipc", "jobd/internal/mcptasks/httpfront", "jobd/internal/config"},
+		"jobd/cmd/mcp-stdio":                      {"jobd/internal/caller", "jobd/internal/frontend", "jobd/internal/ipc", "jobd/internal/stdio", "jobd/internal/mcptasks", "jobd/internal/config"},
+		"jobd/cmd/jobd-shim":                      {"jobd/internal/shim", "jobd/internal/clock", "jobd/internal/config"},
 	}
 	for _, goos := range []string{"linux", "darwin"} {
 		for _, p := range list(t, goos, "./...") {
