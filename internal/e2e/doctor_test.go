@@ -113,7 +113,7 @@ func TestDoctor_NamesTheFaultAndTheRemedy(t *testing.T) {
 				if err := os.Mkdir(r.State, 0o700); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(r.State+"/config.yaml", []byte("max_runing: 3\n"), 0o600); err != nil {
+				if err := os.WriteFile(r.State+"/config.yaml", []byte("max-running: 3\n"), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				return nil

@@ -17,11 +17,10 @@ import (
 // A shell is one bash in which commands are run in turn, as in a terminal that
 // stays open: variables and the directory last.
 type shell struct {
-	t      *testing.T
-	in     io.WriteCloser
-	lines  *bufio.Reader
-	marks  int
-	script strings.Builder
+	t     *testing.T
+	in    io.WriteCloser
+	lines *bufio.Reader
+	marks int
 }
 
 func newShell(t *testing.T, dir string, env []string) *shell {
