@@ -39,5 +39,5 @@ func run() error {
 	defer client.Close()
 	f := frontend.New(frontend.Options{Daemon: client, Caller: from, ConfigDir: places.ConfigDir, Version: "conformance", Logger: slog.Default()})
 	defer f.Close(time.Second)
-	return httpfront.Serve(f.Server())
+	return httpfront.Serve(f.Server(), os.Stdout)
 }

@@ -38,7 +38,7 @@ func run() error {
 	ext.Attach(server)
 	addFixtures(ext, server, store)
 
-	return httpfront.Serve(server)
+	return httpfront.Serve(server, os.Stdout)
 }
 
 func text(format string, args ...any) *mcp.CallToolResult {

@@ -18,9 +18,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Serve serves the server, prints the URL on standard output, and returns at
-// the end of standard input.
-func Serve(server *mcp.Server) error {
+// Serve serves the server, prints the URL on out, and returns at the end of
+// standard input.
+func Serve(server *mcp.Server, out io.Writer) error {
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
@@ -29,7 +29,7 @@ func Serve(server *mcp.Server) error {
 	front := &http.Server{Handler: checkName(handler), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(listener) }()
-	if _, err := fmt.Fprintf(os.Stdout, "http://%s/\n", listener.Addr()); err != nil {
+	if _, err := fmt.Fprintf(out, "http://%s/\n", listener.Addr()); err != nil {
 		return fmt.Errorf("printing the URL: %w", err)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
