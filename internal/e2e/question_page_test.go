@@ -424,7 +424,7 @@ func TestQuestion_PageOutlivesTheDaemon(t *testing.T) {
 	address := untilAsked(t, r, id, 1)[0].URL
 	client := &http.Client{Timeout: 10 * time.Second, Jar: new(oneCookie)}
 	open := func() bool {
-		resp, err := client.Get(address) //nolint:noctx // it has a timeout
+		resp, err := client.Get(address)
 		if err != nil {
 			return false
 		}
