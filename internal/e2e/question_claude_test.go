@@ -84,14 +84,37 @@ func (p *person) isAsked(texts ...string) {
 func (p *person) accepts() {
 	p.t.Helper()
 	p.presses("Down", "❯ Accept")
-	p.pane.Key("Enter")
+	p.enters("❯ Accept")
 }
 
 func (p *person) declines() {
 	p.t.Helper()
 	p.presses("Down", "❯ Accept")
 	p.presses("Right", "❯ Decline")
-	p.pane.Key("Enter")
+	p.enters("❯ Decline")
+}
+
+// consents says that the address was opened. The person's browser is not Claude
+// Code's, which has none.
+func (p *person) consents() {
+	p.t.Helper()
+	p.presses("Right", "❯ I'm done, continue")
+	p.enters("❯ I'm done, continue")
+}
+
+// enters presses Enter on a button, again if a busy Claude Code let it fall.
+func (p *person) enters(button string) {
+	p.t.Helper()
+	rig.Until(p.t, time.Minute, fmt.Sprintf("Enter on %q is taken", button), func() bool {
+		p.pane.Key("Enter")
+		for range 10 {
+			if !strings.Contains(p.form(), button) {
+				return true
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		return false
+	})
 }
 
 // presses presses a key until the screen shows a text.
@@ -209,8 +232,7 @@ jobd ask "First of both?" --field 'a:integer,default=1' & jobd ask "Second of bo
 	// A secret: the accept is consent, and the value goes past Claude Code.
 	job = p.starts("secret", `v=$(jobd ask "The token of the registry?" --secret --raw) && echo "a token of ${#v} characters"`)
 	p.isAsked("wants to open a URL", "The token of the registry?", "http://127.0.0.1:")
-	p.presses("Right", "❯ I'm done, continue")
-	p.pane.Key("Enter")
+	p.consents()
 	rig.Until(t, time.Minute, "the consent is sent", func() bool { return len(p.updates(job.ID)) == 1 })
 	if a := p.updates(job.ID)[0]["q1"]; a.Action != "accept" || len(a.Content) != 0 {
 		t.Errorf("the consent was sent as %v", a)
@@ -389,16 +411,21 @@ func TestQuestion_InAHeadlessCall(t *testing.T) {
 	})
 }
 
+// waitsUnfollowed waits until a job waits and nobody follows it. Claude Code tells
+// its model before it tells the server.
 func waitsUnfollowed(t *testing.T, r *rig.Rig, id string) {
 	t.Helper()
-	var jobs []struct {
-		State      string `json:"state"`
-		Unfollowed bool   `json:"unfollowed"`
-	}
-	decode(t, []byte(r.Jobd("status", id, "--json")), &jobs)
-	if jobs[0].State != "waiting" || !jobs[0].Unfollowed {
-		t.Errorf("the job is %+v", jobs[0])
-	}
+	rig.Until(t, 30*time.Second, "nobody follows the job", func() bool {
+		var jobs []struct {
+			State      string `json:"state"`
+			Unfollowed bool   `json:"unfollowed"`
+		}
+		decode(t, []byte(r.Jobd("status", id, "--json")), &jobs)
+		if jobs[0].State != "waiting" {
+			t.Fatalf("the job is %s", jobs[0].State)
+		}
+		return jobs[0].Unfollowed
+	})
 	if text := r.Jobd("status", id); !strings.Contains(text, "no longer follows it") {
 		t.Errorf("status does not say that nobody follows the job:\n%s", text)
 	}

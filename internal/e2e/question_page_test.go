@@ -233,15 +233,6 @@ func (p *person) isAskedByURL(question string) string {
 	return "http://127.0.0.1:" + strings.Fields(rest)[0]
 }
 
-// consents says that the address was opened. The person's browser is not Claude
-// Code's, which has none.
-func (p *person) consents() {
-	p.t.Helper()
-	p.presses("Right", "❯ I'm done, continue")
-	p.pane.Key("Enter")
-	rig.Until(p.t, time.Minute, "the form is gone", func() bool { return !strings.Contains(p.form(), "Esc to answer later") })
-}
-
 // fitsAPhone checks what a picture would show to a person.
 func (b *browser) fitsAPhone() {
 	b.t.Helper()
