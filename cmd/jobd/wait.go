@@ -36,16 +36,18 @@ question that the job asks meanwhile is told on standard error.`,
 }
 
 func waitJob(ctx context.Context, c *cli, id string, timeout span, asJSON bool) error {
-	d, err := c.reach(ctx)
-	if err != nil {
-		return err
-	}
-	job, err := find(ctx, d, id)
-	if err != nil {
-		return err
-	}
+	// Before anything is asked: a signal that comes early ends the wait as a late
+	// one does.
 	waiting, stop := interrupted(ctx)
 	defer stop()
+	d, err := c.reach(waiting)
+	if err != nil {
+		return err
+	}
+	job, err := find(waiting, d, id)
+	if err != nil {
+		return err
+	}
 	if timeout.Duration > 0 {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(waiting, timeout.Duration)
