@@ -147,7 +147,7 @@ func TestAPollSurvivesARestartAndWaitsNoLonger(t *testing.T) {
 	if j := <-got; j.Revision != 4 {
 		t.Errorf("got %+v", j)
 	}
-	if r, _ := young.last().(GetRequest); r.WaitMS > 59_800 || r.WaitMS < 50_000 || r.Revision != 3 {
+	if r, _ := young.last().(GetRequest); r.WaitMS > 59_950 || r.WaitMS < 50_000 || r.Revision != 3 {
 		t.Errorf("asked again: %+v", r)
 	}
 }
