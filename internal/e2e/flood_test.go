@@ -89,8 +89,9 @@ func TestFlood_StaysWithinItsLimitAndIsNotHeldUp(t *testing.T) {
 	}
 	r.Jobd("start")
 	toFile := yesToFile(t, r, min(seconds, 10))
-	begun := time.Now()
 	id := asJob(r, "flood", fmt.Sprintf("timeout %d yes", seconds))
+	r.UntilState(10*time.Second, id, "running")
+	begun := time.Now()
 	shims := r.Processes("jobd-shim")
 	if len(shims) != 1 {
 		t.Fatalf("shims: %v", shims)
