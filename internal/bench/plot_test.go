@@ -65,6 +65,7 @@ func plotRates(bars []bar, file string) error {
 		p.Add(dot, label)
 	}
 	p.NominalY(names...)
+	p.Y.Tick.Label.Font.Size = vg.Points(9)
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.X.Min, p.X.Max = 50, 20000
 	p.Y.Min, p.Y.Max = -0.5, float64(len(bars))-0.5
@@ -75,11 +76,11 @@ func plotRates(bars []bar, file string) error {
 // plotCurves writes which part of the calls was done within which time.
 func plotCurves(curves []curve, file string) error {
 	p := newPlot("Submits done within a time")
-	p.X.Label.Text, p.Y.Label.Text = "milliseconds (logarithmic)", "part of the calls"
+	p.X.Label.Text, p.Y.Label.Text = "milliseconds", "part of the calls"
 	for i, c := range curves {
-		points := make(plotter.XYs, 0, 200)
-		for k := range 200 {
-			part := float64(k) / 200
+		points := make(plotter.XYs, 0, 100)
+		for k := range 100 { // up to p99
+			part := float64(k) / 100
 			points = append(points, plotter.XY{X: float64(c.sorted.at(part).Microseconds()) / 1000, Y: part})
 		}
 		line, err := plotter.NewLine(points)
@@ -90,9 +91,8 @@ func plotCurves(curves []curve, file string) error {
 		p.Add(line)
 		p.Legend.Add(c.name, line)
 	}
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Y.Min, p.Y.Max = 0, 1
-	p.Legend.Left, p.Legend.Top = true, true
+	p.X.Min, p.Y.Min, p.Y.Max = 0, 0, 1
+	p.Legend.YOffs = vg.Points(12)
 	p.Add(plotter.NewGrid())
 	return p.Save(18*vg.Centimeter, 9*vg.Centimeter, file)
 }
