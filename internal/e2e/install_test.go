@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,8 +50,13 @@ func (i *installation) environ(more ...string) []string {
 	return env
 }
 
+// making lets one make after the other build into the checkout's bin/.
+var making sync.Mutex
+
 func (i *installation) make(args ...string) string {
 	i.t.Helper()
+	making.Lock()
+	defer making.Unlock()
 	ctx, cancel := context.WithTimeout(i.t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "make", append([]string{"-s"}, args...)...)

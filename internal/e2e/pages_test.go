@@ -3,9 +3,12 @@
 package e2e
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +20,7 @@ import (
 // Each page of docs is tried out by somebody who has just installed jobd: what
 // stands behind "$ " in a block "console" is typed into one shell, in order
 // ("> " goes on with the line before), and prints what is printed below it,
-// where "…" stands for anything. Lines of a block "sh" are understood.
+// where "…" stands for anything. The calls in a block "sh" are understood.
 func TestPages_CommandsWorkAsPrinted(t *testing.T) {
 	pages, err := filepath.Glob(rig.Root(t) + "/docs/*.md")
 	if err != nil || len(pages) < 5 {
@@ -33,6 +36,7 @@ func TestPages_CommandsWorkAsPrinted(t *testing.T) {
 		}
 		ran++
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			checkLinks(t, page, text)
 			tryPage(t, name, text)
 		})
@@ -55,7 +59,11 @@ func tryPage(t *testing.T, name, text string) {
 		// The page installs the plugin by hand.
 		sh.run("claude plugin uninstall jobd@jobd && claude plugin marketplace remove jobd")
 	}
-	for _, block := range blocks(text, "console") {
+	console := blocks(text, "console")
+	if name == "questions" {
+		console = nil // its commands are played in conversations; see question_docs_test.go
+	}
+	for _, block := range console {
 		for _, step := range steps(block) {
 			output, _ := sh.run(step.command)
 			for end := time.Now().Add(10 * time.Second); !printed(step.output, output) && strings.HasPrefix(step.command, "jobd status") && time.Now().Before(end); {
@@ -67,26 +75,55 @@ func tryPage(t *testing.T, name, text string) {
 			}
 		}
 	}
-	for _, line := range strings.Split(strings.Join(blocks(text, "sh"), "\n"), "\n") {
-		line, _, _ = strings.Cut(line, " #")
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		switch program, _, _ := strings.Cut(line, " "); program {
-		case "jobd", "claude":
-			before, after, parted := strings.Cut(line, " -- ")
-			if parted {
-				after = " -- " + after
-			}
-			if output, code := sh.run(before + " --help" + after); code != 0 {
-				t.Errorf("%s is not understood: %s", line, output)
-			}
+	for _, block := range blocks(text, "sh") {
+		understood(t, i, block)
+	}
+}
+
+// understood has a shell run a block in which jobd, make and claude only write
+// down how they are called, and checks each call: jobd's and claude's flags by
+// their help, make's targets by what would be done.
+func understood(t *testing.T, i *installation, block string) {
+	t.Helper()
+	dir, err := os.MkdirTemp(i.rig.Dir, "block-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No other program is there, and nothing ends the block before its end.
+	stubs := `note() { printf '%s\0' "$@" >>"$HOME/calls"; printf '\n' >>"$HOME/calls"; }
+		jobd() { note jobd "$@"; echo 3f2a9c1d; }; make() { note make "$@"; }; claude() { note claude "$@"; }
+		exit() { :; }; wait() { :; }
+	`
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, bash, "--norc", "-c", stubs+block)
+	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + dir}
+	if out := rig.Run(t, cmd); strings.Contains(out.Stderr, "syntax error") || ctx.Err() != nil {
+		t.Errorf("a shell does not understand %s: %s", block, out.Stderr)
+	}
+	calls := strings.Split(strings.TrimSuffix(string(read(t, dir+"/calls")), "\x00\n"), "\x00\n")
+	for _, call := range calls {
+		args := strings.Split(call, "\x00")
+		var check *exec.Cmd
+		switch args[0] {
 		case "make":
-			if output, code := sh.run("make -n -C " + rig.Root(t) + strings.TrimPrefix(line, "make")); code != 0 {
-				t.Errorf("%s is no target: %s", line, output)
-			}
+			check = exec.CommandContext(ctx, "make", append([]string{"-n", "-C", rig.Root(t)}, args[1:]...)...)
+		case "claude":
+			check = exec.CommandContext(ctx, claudecode.Executable(t), append(args[1:], "--help")...)
 		default:
-			t.Errorf("%q is a command of another program; show it in a block that is run", line)
+			at := len(args)
+			if n := slices.Index(args, "--"); n > 0 {
+				at = n
+			}
+			check = exec.CommandContext(ctx, i.lib+"/jobd", slices.Insert(slices.Clone(args[1:]), at-1, "--help")...)
+		}
+		check.Dir, check.Env = i.rig.Project, i.environ()
+		if out := rig.Run(t, check); out.Code != 0 {
+			t.Errorf("%q is not understood: %s%s", args, out.Stdout, out.Stderr)
 		}
 	}
 }

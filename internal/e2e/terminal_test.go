@@ -105,6 +105,8 @@ func TestTerminal_StatusFits80x24(t *testing.T) {
 	if !strings.Contains(term.Coloured(), "\x1b[1m\x1b[33mwaiting") {
 		t.Errorf("on a terminal the job that waits is not coloured: %q", term.Coloured())
 	}
+	term.Type("clear")
+	term.Gone("deploy")
 	term.Type("clear; NO_COLOR=1 jobd status")
 	shows(t, term, "status-no-color")
 	if screen := term.Coloured(); strings.Contains(screen, "\x1b[") {
