@@ -119,11 +119,35 @@ func letLoose(t *testing.T, r *rig.Rig, seed uint64, names []string) *killer {
 				k.steps++
 			}
 			k.kill(r, names[random.IntN(len(names))], random)
+			k.rest(ctx, r)
 		}
 	}()
 	k.stop = func() { cancel(); <-done }
 	t.Cleanup(k.stop)
 	return k
+}
+
+// rest waits while no daemon answers, and then as long again: on a machine where
+// a start takes long, a daemon that is killed at once would never serve anybody.
+func (k *killer) rest(ctx context.Context, r *rig.Rig) {
+	begun := time.Now()
+	pause := func(d time.Duration) bool {
+		select {
+		case <-time.After(d):
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for {
+		if _, err := r.Ask(); err == nil || time.Since(begun) > 10*time.Second {
+			break
+		}
+		if !pause(5 * time.Millisecond) {
+			return
+		}
+	}
+	pause(time.Since(begun))
 }
 
 func (k *killer) kill(r *rig.Rig, name string, random *rand.Rand) {

@@ -61,6 +61,10 @@ func (r *Rig) For(t testing.TB) *Rig {
 }
 
 func (r *Rig) close() {
+	// Of binaries with the race detector in them, which goes on after a race.
+	if log, err := os.ReadFile(r.StateDir() + "/jobd.log"); err == nil && bytes.Contains(log, []byte("WARNING: DATA RACE")) {
+		r.t.Error("the daemon had a data race; its log has the report")
+	}
 	if r.t.Failed() {
 		r.t.Logf("processes left:\n%s", r.processList())
 		r.dumpStuck()
