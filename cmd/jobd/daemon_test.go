@@ -45,7 +45,7 @@ func (s *site) awaitJob(id, state string) job {
 
 func TestAJobHoldsNothingOfItsDaemon(t *testing.T) {
 	s := newSite(t)
-	id := s.submit("sleep 60")
+	id := s.submit("sleep 600")
 	j := s.awaitJob(id, "running")
 	for _, name := range []string{"jobd.sock", "jobd.pid", "alive.lock", "jobd.db"} {
 		for _, pid := range append(s.processes("jobd-shim"), j.PID) {
@@ -111,7 +111,7 @@ func TestAWaitGoesOnThroughTheExchangeOfTheDaemon(t *testing.T) {
 
 func TestStopWithKillJobsEndsThem(t *testing.T) {
 	s := newSite(t)
-	id := s.submit("sleep 60")
+	id := s.submit("sleep 600")
 	j := s.awaitJob(id, "running")
 	s.kill(s.pid()) // the jobs of a daemon that is gone, too
 	s.must("stop", "--kill-jobs")
@@ -140,7 +140,7 @@ func TestADaemonWithAJobIsNotIdle(t *testing.T) {
 
 func TestAShimBringsBackADaemonThatDied(t *testing.T) {
 	s := newSite(t)
-	s.awaitJob(s.submit("sleep 60"), "running")
+	s.awaitJob(s.submit("sleep 600"), "running")
 	s.kill(s.pid())
 	eventually(t, "a daemon answers", func() bool { _, err := s.status(); return err == nil })
 	s.must("stop")
@@ -154,7 +154,7 @@ func TestADatabaseThatIsDamagedIsSetAside(t *testing.T) {
 	s := newSite(t)
 	id := s.submit("echo kept; exit 4")
 	eventually(t, "the job has failed", func() bool { return s.job(id).State == "failed" })
-	live := s.submit("sleep 60")
+	live := s.submit("sleep 600")
 	s.awaitJob(live, "running")
 	s.must("stop")
 	db, err := os.ReadFile(s.p.DB)

@@ -52,7 +52,7 @@ func TestADamagedRowIsMadeAnewAndTheDoctorTellsOfIt(t *testing.T) {
 	ended := s.submit("echo out; exit 4")
 	eventually(t, "the job has failed", func() bool { return s.job(ended).State == "failed" })
 	bad := s.submit("echo harmed; while [ ! -e " + gate + " ]; do sleep 0.02; done; exit 7")
-	good := s.submit("sleep 60")
+	good := s.submit("sleep 600")
 	before, other := s.awaitJob(bad, "running"), s.awaitJob(good, "running")
 	s.must("stop")
 	s.says("")
@@ -85,10 +85,14 @@ func TestADamagedRowIsMadeAnewAndTheDoctorTellsOfIt(t *testing.T) {
 
 func TestADamagedBundleMakesItsJobAloneLost(t *testing.T) {
 	s := newSite(t)
-	bad, good := s.submit("sleep 0.1; exit 3"), s.submit("sleep 60")
+	gate := filepath.Join(s.dir, "gate")
+	bad, good := s.submit("while [ ! -e "+gate+" ]; do sleep 0.05; done; exit 3"), s.submit("sleep 600")
 	s.awaitJob(good, "running")
 	s.awaitJob(bad, "running")
 	s.must("stop")
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	record := filepath.Join(s.dir, "bundles", bad, "exit.json")
 	eventually(t, "the job has ended", func() bool { return exists(record) && len(s.processes("bundles/"+bad)) == 0 })
 	if err := os.WriteFile(record, []byte("{"), 0o600); err != nil {
@@ -116,7 +120,7 @@ func TestADatabaseThatProvesDamagedLaterIsSetAside(t *testing.T) {
 			t.Errorf("the job is %+v", j)
 		}
 	}
-	live := s.submit("sleep 60")
+	live := s.submit("sleep 600")
 	before := s.awaitJob(live, "running")
 	s.must("stop")
 	// The page of an old job: nothing that a start reads first.
@@ -153,7 +157,7 @@ func TestDamageThatIsMetWhileServingIsMendedByTheNextDaemon(t *testing.T) {
 	for _, id := range ids {
 		eventually(t, "the job has failed", func() bool { return s.job(id).State == "failed" })
 	}
-	live := s.submit("sleep 60")
+	live := s.submit("sleep 600")
 	before := s.awaitJob(live, "running")
 	s.must("restart") // which moves all of the log into the file
 	daemon := s.pid()

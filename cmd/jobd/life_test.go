@@ -64,9 +64,10 @@ func (s *site) end() {
 	}
 }
 
-// env is the environment of a command in the site.
+// env is the environment of a command in the site. A program with the race
+// detector would sleep for a second before it ends.
 func (s *site) env(more ...string) []string {
-	return append([]string{"JOBD_HOME=" + s.dir, "HOME=" + filepath.Dir(s.dir), "PATH=/usr/bin:/bin", "SECRET_TOKEN=hunter2"}, more...)
+	return append([]string{"GORACE=atexit_sleep_ms=0", "JOBD_HOME=" + s.dir, "HOME=" + filepath.Dir(s.dir), "PATH=/usr/bin:/bin", "SECRET_TOKEN=hunter2"}, more...)
 }
 
 func (s *site) cmd(args ...string) *exec.Cmd {

@@ -31,6 +31,7 @@ func TestStories(t *testing.T) {
 			e.Setenv("PATH", testBin+string(os.PathListSeparator)+"/usr/local/bin:/usr/bin:/bin")
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("TERM", "xterm")
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			e.Defer(func() { endStory(t, home) })
 			return nil
 		},
