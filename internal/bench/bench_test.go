@@ -74,9 +74,8 @@ func n(times int) int {
 }
 
 // daemon starts a daemon in an installation of its own, with this configuration.
-// Its processes end with the part, its files stay until the end of the run: for
-// minutes after many files were deleted, ext4 looks long for the place of each
-// new one, and not all that is compared makes as many.
+// Its processes end with the part, its files stay until the end of the run; see
+// bench.sh.
 func (b *bench) daemon(t *testing.T, config ...string) (*rig.Rig, *ipc.Client) {
 	t.Helper()
 	r := rig.New(b.t).For(t)
@@ -147,7 +146,7 @@ func block(t testing.TB, r *rig.Rig, c *ipc.Client) {
 // the whole run.
 func (b *bench) scratch(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "jobd-bench-")
+	dir, err := os.MkdirTemp(rig.Base(), "bench-")
 	must(t, err)
 	b.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"text/template"
 	"time"
+
+	"jobd/internal/e2e/rig"
 )
 
 //go:embed benchmarks.md.tmpl
@@ -77,8 +79,9 @@ func fact(file, name string) string {
 	return "unknown"
 }
 
-// fileSystem returns the type of the file system that is measured on.
-func fileSystem() string { return version("stat", "-f", "-c", "%T", "/tmp") }
+// fileSystem returns the device and the type of the file system that is measured
+// on.
+func fileSystem() string { return version("findmnt", "-nT", rig.Base(), "-o", "SOURCE,FSTYPE") }
 
 func packaged(name string) string { return version("dpkg-query", "-W", "-f", "${Version}", name) }
 

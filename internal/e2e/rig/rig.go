@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,7 @@ func New(t testing.TB) *Rig {
 	t.Helper()
 	bin := Bin(t)
 	// Not t.TempDir: the name of a socket is short.
-	dir, err := os.MkdirTemp("/tmp", "jobd-")
+	dir, err := os.MkdirTemp(Base(), "jobd-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +52,9 @@ func New(t testing.TB) *Rig {
 	t.Cleanup(r.close)
 	return r
 }
+
+// Base is the directory that installations are made in: JOBD_BASE, else /tmp.
+func Base() string { return cmp.Or(os.Getenv("JOBD_BASE"), "/tmp") }
 
 // For is the same installation for a part of the test, whose failure ends that
 // part.
