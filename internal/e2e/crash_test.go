@@ -149,14 +149,14 @@ func TestDaemonIsKilled_WhileJobsAreLaunched(t *testing.T) {
 		select {
 		case <-done:
 			loop = false
-		case <-time.After(time.Duration(50+37*kills%200) * time.Millisecond):
+		case <-time.After(time.Duration(40+23*kills%80) * time.Millisecond):
 			if status, err := r.Ask(); err == nil && syscall.Kill(status.PID, syscall.SIGKILL) == nil {
 				kills++
 			}
 		}
 	}
 	t.Logf("the daemon was killed %d times during %d submissions", kills, len(jobs))
-	if kills < 5 {
+	if kills < 3 { // a fast machine is done soon
 		t.Errorf("the daemon was killed only %d times", kills)
 	}
 	for _, job := range r.Jobs() {

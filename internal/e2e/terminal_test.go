@@ -300,6 +300,9 @@ func TestTerminal_RunWaitAsksAtCtrlC(t *testing.T) {
 	if err := os.Remove(r.Project + "/go"); err != nil {
 		t.Fatal(err)
 	}
+	// What is still on the screen must not be taken for what comes.
+	term.Type("clear")
+	term.Gone("code 11")
 	term.Type(wait)
 	term.Until("tick 1")
 	term.Key("C-c")
