@@ -25,7 +25,7 @@ const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"
 func (b *bench) start(t *testing.T) {
 	node := os.Getenv("BENCH_NODE")
 	if node == "" {
-		t.Skip("BENCH_NODE names no server to compare with; run: make bench")
+		t.Fatal("BENCH_NODE names no server to compare with; run: make bench")
 	}
 	r := rig.New(t)
 	var ours, theirs sample
